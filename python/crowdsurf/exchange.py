@@ -47,6 +47,25 @@ class Flight:
             raise self._error
 
 
+class Filling:
+    """Tells the agent how far a snapshot is copied: so much goes out while the rest is copied."""
+
+    STRIDE = 1 << 20   # values: 4 MiB, some 32 chunks. The agent is woken for each
+
+    def __init__(self, memory: Memory, ticket: int) -> None:
+        self._memory, self._told = memory, 0
+        memory.set(layout.FILLING_ELEMENTS, 0)
+        memory.set(layout.FILLING_TICKET, ticket)
+
+    def up_to(self, elements: int) -> None:
+        """So many values are there, from the first on. The last ones come with the ticket."""
+        if elements - self._told < self.STRIDE or elements >= len(self._memory.outbox):
+            return
+        self._told = elements
+        self._memory.set(layout.FILLING_ELEMENTS, elements)
+        self._memory.trainer_bell.ring()
+
+
 class Exchange:
     """The handshake over the words of the mapped file. It has no clock and keeps no connection."""
 
@@ -182,16 +201,16 @@ class Exchange:
         due = wanted > published or (cadence and counted.steps % cadence == 0 and not asked_only)
         if not due:
             return False
-        rest = None
-        if isinstance(self._parameters, SlowParameters):
-            rest = self._parameters.begin_read(memory.outbox)
-        else:
-            self._parameters.read(memory.outbox)
+        # What the snapshot is of comes before its first values.
         memory.set(layout.PUBLISHED_STEPS, counted.steps)
         memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
         if self.leases is not None:
             self.leases.snapshot(memory)
-        ticket = max(wanted, published + 1)
+        ticket, rest = max(wanted, published + 1), None
+        if isinstance(self._parameters, SlowParameters):
+            rest = self._parameters.begin_read(memory.outbox, Filling(memory, ticket).up_to)
+        else:
+            self._parameters.read(memory.outbox)
         if rest is None:
             _announce(memory, ticket)
         else:

@@ -64,3 +64,5 @@ LEASES_SEEN = 0xB58          # u64: the version of the leases that the trainer g
 GATHERED = 0xB80             # u64: samples of the gradient of the next step
 SHARES = 0xB88               # u64: +1 when the share is there
 PARAMETERS_STEP = 0xB90      # u64: averaging that the parameters are of
+FILLING_TICKET = 0xBC0       # u64: the snapshot of this ticket is being copied; what is PUBLISHED_... was written before
+FILLING_ELEMENTS = 0xBC8     # u64: values of it that are there, from the first on

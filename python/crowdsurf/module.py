@@ -15,6 +15,7 @@ import torch
 from .cuda import staging_on
 from .memory import CHUNK, Floats
 from .moments import Find, Moments
+from .parameters import Filled
 from .rate import ScaledRate
 from .staging import Place, Staging
 from .state import pack, unpack
@@ -82,14 +83,14 @@ class ModuleParameters:
 
     def read(self, outbox: Floats) -> None:
         """ValueError: the model has another parameter in the place of one that was registered."""
-        rest = self.begin_read(outbox)
+        rest = self.begin_read(outbox, _untold)
         if rest is not None:
             rest()
 
-    def begin_read(self, outbox: Floats) -> Optional[Callable[[], None]]:
+    def begin_read(self, outbox: Floats, filled: Filled) -> Optional[Callable[[], None]]:
         self._check_model()
         with torch.no_grad():
-            return self._begin_copy(self._places(), outbox)
+            return self._begin_copy(self._places(), outbox, filled)
 
     def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
         self._add(inbox, outbox)
@@ -127,7 +128,7 @@ class ModuleParameters:
         self._check_model()
         with torch.no_grad():
             gradients = [Place(torch.zeros_like(own) if own.grad is None else own.grad, part) for own, part in self._places()]
-            rest = self._begin_copy(gradients, region)
+            rest = self._begin_copy(gradients, region, _untold)
         if rest is not None:
             rest()
 
@@ -167,14 +168,18 @@ class ModuleParameters:
             self._staged, self._staging = device, staging_on(device, sum(own.numel() for own, _ in places))
         return self._staging
 
-    def _begin_copy(self, places: List[Place], region: Floats) -> Optional[Callable[[], None]]:
-        """region = the tensors, as of now. None: it is done. Else a call, from any thread, does the rest."""
+    def _begin_copy(self, places: List[Place], region: Floats, filled: Filled) -> Optional[Callable[[], None]]:
+        """region = the tensors, as of now. None: it is done. Else a call, from any thread, does the rest.
+
+        The places lie one after the other.
+        """
         staging, flat = self._stage(places), _flat(region)
         take = staging.hold(places) if staging is not None else None
         if take is not None:
-            return functools.partial(take, flat)
+            return functools.partial(take, flat, filled)
         for own, part in places:
             flat[part].view(own.shape).copy_(own)
+            filled(part.stop)
         return None
 
     def _write(self, places: List[Place], region: Floats) -> None:
@@ -244,6 +249,10 @@ def _add(own: torch.Tensor, place: torch.Tensor, old: Optional[torch.Tensor]) ->
         part = slice(first, first + piece)
         change = place[part] if old is None else place[part] - old[part]
         own[part].add_(change.to(device=own.device, dtype=own.dtype))
+
+
+def _untold(elements: int) -> None:
+    """How far a copy is that nobody takes values from yet."""
 
 
 def _flat(region: Floats) -> torch.Tensor:

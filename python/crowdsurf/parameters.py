@@ -24,15 +24,19 @@ class Parameters(Protocol):
         """parameters = inbox"""
 
 
+Filled = Callable[[int], None]   # gets how many values are there, from the first on; cheap, from any thread
+
+
 @runtime_checkable
 class SlowParameters(Parameters, Protocol):
-    """Parameters on a device, whose way into this process's memory takes a while."""
+    """Parameters whose way into the outbox takes a while. What is there goes out while the rest is copied."""
 
-    def begin_read(self, outbox: Floats) -> Optional[Callable[[], None]]:
+    def begin_read(self, outbox: Floats, filled: Filled) -> Optional[Callable[[], None]]:
         """Begins to copy the parameters as they are now into `outbox`. None: that is done.
 
         Else a call copies the rest, from any thread and at any time, and returns when it is there. Until then no other
-        method is called. The trainer may change the parameters meanwhile.
+        method is called. The trainer may change the parameters meanwhile. `filled` is called any number of times, with
+        ever more values, which stay as they are.
         """
 
 
@@ -56,6 +60,13 @@ class FlatParameters:
 
     def read(self, outbox: Floats) -> None:
         outbox[:] = self._floats
+
+    def begin_read(self, outbox: Floats, filled: Filled) -> Optional[Callable[[], None]]:
+        for first in range(0, len(self._floats), CHUNK):
+            part = slice(first, first + CHUNK)
+            outbox[part] = self._floats[part]
+            filled(min(part.stop, len(self._floats)))
+        return None
 
     def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
         floats = self._floats

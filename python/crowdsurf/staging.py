@@ -11,6 +11,8 @@ from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence
 
 import torch
 
+from .parameters import Filled
+
 PIECE = 1 << 22   # elements of a copy: 16 MiB of pinned memory, of which there are two
 
 
@@ -69,11 +71,11 @@ class Staging:
         self._slots = [device.pinned(min(piece, elements)) for _ in self._parts[:2]]
         self._sent: List[Optional[Event]] = [None, None]   # when a slot's values have gone to the device
 
-    def hold(self, places: Sequence[Place]) -> Optional[Callable[[torch.Tensor], None]]:
+    def hold(self, places: Sequence[Place]) -> Optional[Callable[[torch.Tensor, Filled], None]]:
         """Keeps the tensors' values of now in a copy on the device. None: it has no memory for that.
 
         The script may change the tensors at once. The function that is returned copies the values into a vector here,
-        and waits for that. Call it once, from any thread.
+        says how far it is, and waits for the end. Call it once, from any thread.
         """
         held = self._device.empty(self._elements)
         if held is None:
@@ -83,13 +85,13 @@ class Staging:
             current.copy(held[part].view(own.shape), own)
         ready, copies = current.record(), held
 
-        def take(here: torch.Tensor) -> None:
+        def take(here: torch.Tensor, filled: Filled) -> None:
             self._device.side.follow(ready)
-            self._fetch(copies, here)
+            self._fetch(copies, here, filled)
 
         return take
 
-    def _fetch(self, there: torch.Tensor, here: torch.Tensor) -> None:
+    def _fetch(self, there: torch.Tensor, here: torch.Tensor, filled: Filled) -> None:
         """Piece by piece: while one is on the bus, the one before it goes from pinned memory to its place."""
         side, last = self._device.side, None
         for i, part in enumerate(self._parts):
@@ -98,9 +100,11 @@ class Staging:
             came = side.record()
             if last is not None:
                 self._put(here, *last)
+                filled(last[2].stop)
             last = came, slot, part
         if last is not None:
             self._put(here, *last)
+            filled(last[2].stop)
 
     @staticmethod
     def _put(here: torch.Tensor, came: Event, slot: torch.Tensor, part: slice) -> None:

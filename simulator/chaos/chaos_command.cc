@@ -111,13 +111,14 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
-      "\"exact\":%d,\"counts_checked\":%d,\"described\":%d,\"repaired\":%d,\"kept\":%d,"
+      "\"in_parts\":%d,\"exact\":%d,\"counts_checked\":%d,\"described\":%d,\"repaired\":%d,"
+      "\"kept\":%d,"
       "\"branches\":%d,\"healed_"
       "seconds_max\":%.3f%s}\n",
       command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
-      replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
-      totals.counts_checked, totals.described, totals.repaired, totals.kept, totals.branches,
-      totals.max_healed_seconds, outer);
+      replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.in_parts,
+      totals.exact, totals.counts_checked, totals.described, totals.repaired, totals.kept,
+      totals.branches, totals.max_healed_seconds, outer);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
@@ -181,6 +182,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.survivors += static_cast<uint64_t>(chaos.survivors);
     totals.delivered += chaos.delivered;
     totals.exact += chaos.exact;
+    totals.in_parts += chaos.in_parts;
     totals.counts_checked += chaos.counts_checked;
     totals.described += chaos.described;
     totals.repaired += chaos.repaired;

@@ -40,6 +40,7 @@ struct ChaosTotals {
   uint64_t events = 0;
   uint64_t survivors = 0;
   uint64_t delivered = 0;
+  uint64_t in_parts = 0;
   uint64_t exact = 0;
   uint64_t counts_checked = 0;
   uint64_t described = 0;

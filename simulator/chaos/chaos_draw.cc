@@ -23,6 +23,8 @@ class Draw {
     s_.mild = rng_.Bernoulli(0.3);
     DrawDeaths();
     DrawJoinsAndLeaves();
+    Rng fills = Rng(s_.seed).Fork("fills");
+    s_.fills = fills.Bernoulli(0.5) ? fills.UniformDouble() : 0;
     if (!s_.mild) {
       DrawLinks();
       DrawSpells();

@@ -53,6 +53,7 @@ enum class ChaosPlant : uint8_t {
   kOtherFrames,     // one node ends its steps by other frames than those that came (PowerGossip)
   kBeyondAll,       // one node's results are beyond all models
   kMakesNaN,        // one node's trainer is given a NaN
+  kSaysMore,        // one node says that its whole snapshot is there while the trainer copies it
   kKeepsResults,    // one node's trainer is never given what neighbours' mixing made
 };
 
@@ -72,6 +73,7 @@ struct ChaosScenario {
   TrainerOptions trainer;
   bool gives_first = false;  // trainers give their first parameters; else each starts from its own
   worker::DataSpec data;     // the trainers draw leases of that; none: they draw none
+  double fills = 0;          // chance that a snapshot is copied in parts, which go out meanwhile
   double speed_spread = 0;   // a trainer's step time is up to that share longer
   LinkOptions links;
   double record_loss = 0;
@@ -115,6 +117,7 @@ struct ChaosReport {
   uint64_t events = 0;
   int survivors = 0;
   uint64_t delivered = 0;  // averagings, over all nodes
+  uint64_t in_parts = 0;   // snapshots that the trainer had not copied whole when it told of them
   uint64_t kept = 0;       // rounds that failed for a survivor: kept + aborted + orphaned
   uint64_t repaired = 0;
   uint64_t branches = 0;

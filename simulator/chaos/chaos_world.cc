@@ -321,6 +321,7 @@ void ChaosWorld::CheckEnd() {
     report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
   for (PeerNode* node : Living()) {
     ++report_.survivors;
+    report_.in_parts += node->in_parts();
     if (!node->started()) continue;
     const worker::PeerSummary summary = node->Summarize();
     report_.kept += summary.rounds.failed();

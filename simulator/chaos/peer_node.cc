@@ -1,6 +1,7 @@
 #include "simulator/chaos/peer_node.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -30,6 +31,12 @@ ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
       .chunks = std::make_unique<WatchedChunks>(node, outside.origins(), outside.round_checkers())};
 }
 
+// In its place: rounds that are open read from there.
+void WriteOver(RegionBuffer& region, const RegionBuffer& with) {
+  std::copy(with.values.begin(), with.values.end(), region.values.begin());
+  std::copy(with.origins.begin(), with.origins.end(), region.origins.begin());
+}
+
 TrainerOptions TrainerOf(const ChaosScenario& scenario, const Rng& rng) {
   TrainerOptions options = scenario.trainer;
   Rng speed = rng.Fork("speed");
@@ -46,7 +53,8 @@ PeerNode::PeerNode(int node, const worker::PeerConfig& config, const ChaosScenar
       scenario_(scenario),
       outside_(outside),
       trainer_(node, TrainerOf(scenario, rng), rng.Fork("trainer"), outside.violations()),
-      units_rng_(rng.Fork("units")) {}
+      units_rng_(rng.Fork("units")),
+      filling_rng_(rng.Fork("filling")) {}
 
 // ---- the trainer -------------------------------------------------------------------------------
 
@@ -99,6 +107,7 @@ void PeerNode::Leave() {
 }
 
 void PeerNode::ReplaceTrainer() {
+  filling_.reset();
   Local(worker::TrainerGone{});
   declared_ = false;
   Local(worker::TrainerRegistered{.schema = Sha256(AsBytes("schema")),
@@ -108,6 +117,9 @@ void PeerNode::ReplaceTrainer() {
 }
 
 void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
+  if (filling_)
+    outside_.violations().Add(
+        "outbox", absl::StrCat("node ", index(), " is asked for a snapshot while it copies one"));
   // A request that was released, or overtaken by another, publishes nothing.
   const uint64_t serial = ++request_serial_;
   if (!trainer_.started()) {
@@ -141,11 +153,54 @@ void PeerNode::Publish(worker::AveragingId averaging) {
   const worker::Progress totals = Totals();
   // Now and then a trainer has not seen the units in time.
   const bool late = scenario_.ist && units_rng_.Bernoulli(kUnitsMissed);
-  Local(worker::Published{.averaging = averaging,
-                          .samples = totals.samples,
-                          .step = totals.step,
-                          .units = late ? worker::AveragingId() : units_,
-                          .leases = totals.leases.at});
+  const worker::Published published{.averaging = averaging,
+                                    .samples = totals.samples,
+                                    .step = totals.step,
+                                    .units = late ? worker::AveragingId() : units_,
+                                    .leases = totals.leases.at};
+  if (!filling_rng_.Bernoulli(scenario_.fills)) return Local(published);
+  filling_ = Filling{.published = published, .whole = At(Region::kOutbox), .result = {}};
+  // Whoever takes a value that is not there yet has this one.
+  for (float& value : At(Region::kOutbox).values) value = std::numeric_limits<float>::quiet_NaN();
+  for (OriginId& origin : At(Region::kOutbox).origins) origin = 0;
+  FillMore();
+}
+
+// ---- a snapshot that is copied in parts ---------------------------------------------------------
+
+void PeerNode::FillMore() {
+  Filling& filling = *filling_;
+  RegionBuffer& outbox = At(Region::kOutbox);
+  const size_t size = filling.whole.values.size();
+  // None, some, or all of what is left.
+  const size_t there = filling.there + filling_rng_.Uniform(size - filling.there + 1);
+  for (size_t i = filling.there; i < there; ++i) {
+    outbox.values[i] = filling.whole.values[i];
+    outbox.origins[i] = filling.whole.origins[i];
+  }
+  filling.there = there;
+  if (there == size) return EndFilling();
+  const worker::Published published = filling.published;
+  if (there > 0 && !std::exchange(filling.told, true)) ++in_parts_;
+  // A NaN in what is left.
+  if (filling_rng_.Bernoulli(scenario_.trainer.refuse)) {
+    filling_.reset();
+    trainer_.OnRelease(published.averaging);
+    return Local(worker::PublishRefused{published.averaging});
+  }
+  const uint64_t said = Planted(ChaosPlant::kSaysMore) ? size : there;
+  const Duration part = scenario_.trainer.step_time * filling_rng_.UniformDouble();
+  DoAfter(part, [this, averaging = published.averaging] {
+    if (filling_ && filling_->published.averaging == averaging) FillMore();
+  });
+  Local(worker::Filled{published, said});
+}
+
+void PeerNode::EndFilling() {
+  const Filling filling = *std::exchange(filling_, std::nullopt);
+  Local(filling.published);
+  if (filling.result)
+    trainer_.OnDeliver(filling.published.averaging, At(Region::kOutbox), *filling.result);
 }
 
 // Of a trainer that is held: no snapshot that any averaging has.
@@ -170,6 +225,10 @@ void PeerNode::Wake(const worker::WakeAt& marks) {
 }
 
 void PeerNode::GiveResult(worker::AveragingId ticket, Region region) {
+  if (filling_ && filling_->published.averaging == ticket) {
+    filling_->result = At(region);
+    return;
+  }
   trainer_.OnDeliver(ticket, At(Region::kOutbox), At(region));
 }
 
@@ -186,7 +245,12 @@ void PeerNode::Execute(const worker::Action& action) {
   if (scenario_.one_round) SeeTurn(action);
   if (const auto* open = std::get_if<worker::OpenBuffers>(&action)) {
     SeeOpen(*open);
+    // The checkers are told what the inputs are to be, of a snapshot that is still copied, too.
+    const bool in_parts = open->from == Region::kOutbox && filling_;
+    const RegionBuffer there = At(Region::kOutbox);
+    if (in_parts) WriteOver(At(Region::kOutbox), filling_->whole);
     ActionHost::Execute(action);
+    if (in_parts) WriteOver(At(Region::kOutbox), there);
     // When the region is used, the checkers are told of the round that filled it (SeeUsed).
     made_by_.insert_or_assign(open->to, chunks().Of(open->round));
     return;

@@ -54,6 +54,7 @@ class PeerNode : public ActionHost<float> {
   // What the trainer was given last: a result that was delivered from `region`.
   const std::vector<float>& Result(worker::Region region) { return At(region).values; }
   const LeaseTrainer* leases() const { return trainer_.leases(); }
+  uint64_t in_parts() const { return in_parts_; }   // snapshots that were told of before their end
   double Made() const { return Totals().samples; }  // samples, by its trainer
   void Leave();
   // The trainer's results since the last averaging are lost, though the node lives.
@@ -77,6 +78,8 @@ class PeerNode : public ActionHost<float> {
     return scenario_.plant == plant && scenario_.planted == index();
   }
   void Publish(worker::AveragingId averaging);
+  void FillMore();
+  void EndFilling();
   void GiveFirst(worker::AveragingId averaging);
   worker::StreamProgress LeaseProgress() const;
   void SeeOpen(const worker::OpenBuffers& open);
@@ -111,6 +114,16 @@ class PeerNode : public ActionHost<float> {
   worker::Region counts_in_ = worker::Region::kInboxA;  // of the last round that counts only
   std::optional<RegionBuffer> mean_;                    // that an outer optimizer has stepped to
   std::optional<SnapshotId> snapshot_;                  // in the outbox
+  struct Filling {                                      // a snapshot that the trainer still copies
+    worker::Published published;
+    RegionBuffer whole;
+    size_t there = 0;                    // values of it that lie in the outbox, from the first on
+    bool told = false;                   // the core has heard of some of them
+    std::optional<RegionBuffer> result;  // came meanwhile: the trainer takes it in afterwards
+  };
+  std::optional<Filling> filling_;
+  uint64_t in_parts_ = 0;
+  Rng filling_rng_;
   std::map<worker::Region, ChunkHost<float>::Opened> made_by_;  // the round that wrote a region
 };
 

@@ -8,10 +8,11 @@ import unittest
 import unittest.mock
 
 import client_case
+import numpy
 
 import crowdsurf
 from crowdsurf import agent
-from stand_in import BEAT, NOTICE, OVERLAP, PATIENCE, PUBLISHED, RELEASED, STEPS, WANTED
+from stand_in import BEAT, FILLED, FILLING, NOTICE, OVERLAP, PATIENCE, PUBLISHED, RELEASED, STEPS, WANTED
 
 TENSORS = [crowdsurf.Tensor("w", (2, 3))]
 
@@ -151,6 +152,41 @@ class StepTest(AgentCase):
         here.put(WANTED, 3)
         self.assertTrue(trainer.step(samples=1).published)
         self.assertEqual(here.get(PUBLISHED), 3)
+
+    def test_a_large_snapshot_is_told_of_in_parts_that_are_there(self):
+        agent, part = self.agent(), 1 << 20
+        values = numpy.arange(3 * part + 5, dtype=numpy.float32)
+        trainer = crowdsurf.Agent([crowdsurf.Tensor("w", values.shape)])
+        self.addCleanup(trainer.close)
+        trainer.start(values)
+        told = []
+
+        class Watched(type(trainer._memory.trainer_bell)):
+            def ring(bell):
+                told.append((agent.get(FILLING), agent.get(FILLED), agent.get(PUBLISHED), agent.get(PUBLISHED + 8), agent.get(PUBLISHED + 16)))
+                there = told[-1][1]
+                self.assertTrue(numpy.array_equal(agent.outbox[:there], values[:there]))
+                super().ring()
+
+        trainer._memory.trainer_bell.__class__ = Watched
+        agent.put(WANTED, 1)
+        trainer.step(8)
+        # Before the ticket: of which snapshot, and how much of it; the steps and samples are known from the first part on.
+        self.assertEqual(told, [(1, n * part, 0, 1, 8) for n in (1, 2, 3)] + [(1, 3 * part, 1, 1, 8)])
+        agent.put(RELEASED, 1)
+        agent.put(WANTED, 2)
+        del told[:]
+        trainer.step(8)
+        self.assertEqual(told[0], (2, part, 1, 2, 16))
+
+    def test_a_small_snapshot_is_told_of_at_its_end_alone(self):
+        agent, values = self.agent(), numpy.ones(100, numpy.float32)
+        trainer = crowdsurf.Agent([crowdsurf.Tensor("w", values.shape)])
+        self.addCleanup(trainer.close)
+        trainer.start(values)
+        agent.put(WANTED, 1)
+        trainer.step(8)
+        self.assertEqual((agent.get(FILLING), agent.get(FILLED), agent.get(PUBLISHED)), (1, 0, 1))
 
     def test_the_state_and_a_checkpoint_are_asked_for_by_http(self):
         here = self.agent()

@@ -58,10 +58,14 @@ class StagingTest(unittest.TestCase):
             at_snapshot = values(expected)
             take = staged.hold(there)
             train()
-            take(here)
+            told = []
+            take(here, lambda elements: told.append((elements, torch.equal(here[:elements], at_snapshot[:elements]))))
             del take
             if not torch.equal(here, at_snapshot):
                 return f"round {round_}: the snapshot"
+            self.assertEqual([elements for elements, _ in told], [*range(PIECE, ELEMENTS, PIECE), ELEMENTS])
+            if not all(there_ for _, there_ in told):
+                return f"round {round_}: values that were said to be there"
             for replaces in (round_ % 2 == 0, False):
                 change = torch.arange(ELEMENTS) * 0.25 + (9 if replaces else round_)
                 sent = staged.send(lambda to, part: to.copy_(change[part]))

@@ -54,6 +54,19 @@ TEST(PlantedChaosFaults, ADeliveredValueThatIsNotTheMeanOfItsSnapshotsIsS5) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kWrongValue).violations.Count("S5"), 0U);
 }
 
+ChaosReport JobThatCopiesInParts(ChaosPlant plant) {
+  ChaosScenario scenario = OfFour(plant);
+  scenario.fills = 1;
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, AValueThatIsSentBeforeTheTrainerHasCopiedItIsSeen) {
+  const ChaosReport sound = JobThatCopiesInParts(ChaosPlant::kNone);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_GT(sound.in_parts, 10U);
+  EXPECT_GT(JobThatCopiesInParts(ChaosPlant::kSaysMore).violations.Count("S6"), 0U);
+}
+
 ChaosReport JobWithOuter(ChaosPlant plant) {
   ChaosScenario scenario = OfFour(plant);
   scenario.group_size = 2;

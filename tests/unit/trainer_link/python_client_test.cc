@@ -124,6 +124,8 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
       {"PUBLISHED", offsetof(LinkControl, published.ticket)},
       {"PUBLISHED_STEPS", offsetof(LinkControl, published.steps)},
       {"PUBLISHED_SAMPLES", offsetof(LinkControl, published.samples)},
+      {"FILLING_TICKET", offsetof(LinkControl, filling.ticket)},
+      {"FILLING_ELEMENTS", offsetof(LinkControl, filling.elements)},
       {"APPLIED", offsetof(LinkControl, applied)},
       {"STOP_ACKNOWLEDGED", offsetof(LinkControl, stop_acknowledged)},
       {"ADOPTED", offsetof(LinkControl, adopted)},

@@ -275,6 +275,7 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
   trainer_.reset();
   leases_.OnTrainer(TrainerPast::kNone);
   asked_.reset();
+  filling_.reset();
   catch_up_.Stop();
   DropFirst();
   hashing_ = false;
@@ -315,14 +316,22 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   if (asker == Asker::kFirst) return OnFirstSnapshot(now, published, out);
   if (asker == Asker::kCatchUp) return MoveToBase(now, published, out);
   if (asker == Asker::kMixing && MixSnapshot(now, published, out)) return AskForOthers(out);
-  const bool wanted =
-      stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
+  if (filling_ == published.averaging) return FinishFilling(now, out);
   // It was overtaken: another averaging is the present one, or this one was given up.
-  if (!wanted) {
+  if (!AwaitsSnapshot(published.averaging)) {
     out.push_back(ReleaseOutbox{published.averaging});
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
     return AskForOthers(out);
   }
+  filled_ = GroupRounds::kWhole;
+  TakeSnapshot(now, published, out);
+}
+
+bool Averaging::AwaitsSnapshot(AveragingId averaging) const {
+  return stage_ == Stage::kPublishing && averaging == number_ && trainer_ && seated_;
+}
+
+void Averaging::TakeSnapshot(Time now, const Published& published, Actions& out) {
   snapshotted_ = true;
   staked_ = {};
   rounds_.OnSnapshot(now, out);
@@ -384,6 +393,7 @@ void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Action
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
     return AskForOthers(out);
   }
+  if (filling_ == refused.averaging) return LoseFilling(now, out);
   if (stage_ != Stage::kPublishing) return;
   if (refused.averaging != number_) return RequestSnapshot(out);
   log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging.value()}});

@@ -83,6 +83,12 @@ class Averaging {
   void OnFetched(Time now, const StateFetched& fetched, Actions& out);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
+  // ---- snapshots in parts (averaging_filling.cc)
+  bool SendsInParts() const;
+  void FillUpTo(Time now, uint64_t elements, Actions& out);
+  void FinishFilling(Time now, Actions& out);
+  void LoseFilling(Time now, Actions& out);
+
   // ---- the job's first parameters (averaging_first.cc)
   // The view that this peer forms next begins above a number that its trainer's first parameters
   // get. False: they are not the first, or cannot be asked for now.
@@ -115,6 +121,7 @@ class Averaging {
   void OnTrainerGone(Time now, Actions& out);
   void OnProgress(Time now, const Progress& progress, Actions& out);
   void OnPublished(Time now, const Published& published, Actions& out);
+  void OnFilled(Time now, const Filled& filled, Actions& out);
   void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
   void OnDataDeclared(Time now, const DataDeclared& declared, Actions& out);
   // This peer leaves: true while one more averaging is to take in what its trainer has trained.
@@ -210,6 +217,8 @@ class Averaging {
   bool Held(Time now, AveragingId averaging) const;
   void Resume(Time now, Actions& out);
   void RequestSnapshot(Actions& out);
+  bool AwaitsSnapshot(AveragingId averaging) const;
+  void TakeSnapshot(Time now, const Published& published, Actions& out);
   void AskToBeWoken(Actions& out);
   void Advance(Time now, AveragingId next, Actions& out);
   std::vector<PeerId> Neighbours() const;
@@ -347,6 +356,9 @@ class Averaging {
   AveragingId told_units_;            // IST: that the trainer was told last; 0: the whole model
   RankSet contributors_;              // of the last round of this averaging that is over
   bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
+  // Of a snapshot that was taken before it was whole: its averaging, until Published comes.
+  std::optional<AveragingId> filling_;
+  uint64_t filled_ = GroupRounds::kWhole;      // values of the outbox that are there
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
   // Gradients: samples of that in the outbox; the share that the trainer was told; since when half

@@ -33,6 +33,14 @@ uint32_t DitherKey(const GroupRounds::Opening& opening) {
   return static_cast<uint32_t>(opening.averaging.value()) * kMaxRounds + opening.round;
 }
 
+// Those, from the first on, that lie within the first `elements` values. Chunks ascend.
+size_t WholeChunks(const std::vector<ChunkSpan>& chunks, uint64_t elements) {
+  const auto beyond = std::partition_point(
+      chunks.begin(), chunks.end(),
+      [&](const ChunkSpan& chunk) { return chunk.begin + chunk.count <= elements; });
+  return static_cast<size_t>(beyond - chunks.begin());
+}
+
 // Stand-ins, too, of which none may be needed yet.
 void SuspectThose(const std::set<PeerId>& down, Round& round, RoundActions& out) {
   for (const PeerId& peer : down)
@@ -140,7 +148,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .stake = opening.stake,
                  .schema = vector_.schema,
                  .promised = std::move(*promised),
-                 .again = suspended_ == plan.instance};
+                 .again = suspended_ == plan.instance,
+                 .filled = WholeChunks(plan.chunks, opening.filled)};
   suspended_.reset();
   const RoundHandle handle = ++last_handle_;
   out.push_back(OpenBuffers{.round = handle,
@@ -167,10 +176,6 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                .round = Round(std::move(spec)),
                .pacer = RoundPacer(now, times_, opening.round, BegunAt(now, plan.instance)),
                .opened = now,
-               .reported = false,
-               .broke_up = false,
-               .flowed = false,
-               .fed = false,
                .seating = current_->seating,
                .pinned = false,
                .told_list = {},
@@ -248,6 +253,17 @@ void GroupRounds::OnSnapshot(Time now, Actions& out) {
     if (instance.round.over() || instance.opening.from != Region::kOutbox) continue;
     RoundActions actions;
     instance.round.OnSitOut(actions);
+    Perform(now, instance, actions, out);
+  }
+}
+
+void GroupRounds::OnFilled(Time now, uint64_t elements, Actions& out) {
+  if (current_ && current_->opening.from == Region::kOutbox) current_->opening.filled = elements;
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over() || instance.opening.from != Region::kOutbox) continue;
+    RoundActions actions;
+    instance.round.OnFilled(WholeChunks(instance.round.spec().chunks, elements), actions);
+    instance.pacer.Observe(now, instance.round);
     Perform(now, instance, actions, out);
   }
 }

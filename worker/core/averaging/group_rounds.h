@@ -44,6 +44,7 @@ class GroupRounds {
   static constexpr size_t kMaxEarly = 1024;           // frames; a round of 64 sends about 200
   static constexpr size_t kMaxEarlyBytes = 16 << 20;  // of them
   static constexpr size_t kMaxOutcomes = 64;
+  static constexpr uint64_t kWhole = ~uint64_t{0};  // values of a snapshot that is whole
 
   // What a round is about, beside the seating.
   struct Opening {
@@ -60,8 +61,9 @@ class GroupRounds {
     std::shared_ptr<const SubnetRound> subnet;  // IST: the coordinates of the chunks
     bool one_base = false;                      // RoundSpec's
     bool leaves_when_behind = false;            // the same
-    bool changes = false;    // Int8: `from` holds changes, or a snapshot to take them from
-    bool with_rest = false;  // the snapshot's, OpenBuffers'
+    bool changes = false;      // Int8: `from` holds changes, or a snapshot to take them from
+    bool with_rest = false;    // the snapshot's, OpenBuffers'
+    uint64_t filled = kWhole;  // values of `from`, from the first on, that are there (OnFilled)
   };
   struct Vector {  // what is averaged
     Digest schema;
@@ -113,6 +115,9 @@ class GroupRounds {
   void OnOverwritten(Time now, Region region, Actions& out);
   // The outbox will be overwritten: instances that read it and are not over are left.
   void OnSnapshot(Time now, Actions& out);
+
+  // The first `elements` values of the outbox are there.
+  void OnFilled(Time now, uint64_t elements, Actions& out);
 
   // Averagings below `averaging` are over here: a peer that asks for one that was not opened is
   // told.

@@ -194,7 +194,13 @@ struct LinkControl {
     std::atomic<uint64_t> shares;    // release; +1 when the share is there
     std::atomic<uint64_t> step;      // averaging that the parameters are of; 0: none
   } gradient;
-  uint8_t reserved_trainer[2048 - 13 * 64 - 8 * kLinkMetrics];
+  // Version 2. The snapshot of `ticket` is being copied: what `published` says beside the ticket
+  // is written before this one. A client of version 1 leaves it at 0.
+  struct alignas(64) {
+    std::atomic<uint64_t> ticket;    // release
+    std::atomic<uint64_t> elements;  // release; so many values, from the first on, are there
+  } filling;
+  uint8_t reserved_trainer[2048 - 14 * 64 - 8 * kLinkMetrics];
 };
 
 static_assert(sizeof(LinkControl) == kLinkControlBytes);
@@ -222,5 +228,6 @@ static_assert(offsetof(LinkControl, leases_version) == 0x500);
 static_assert(offsetof(LinkControl, leases) == 0xb40);
 static_assert(offsetof(LinkControl, share) == 0x540);
 static_assert(offsetof(LinkControl, gradient) == 0xb80);
+static_assert(offsetof(LinkControl, filling) == 0xbc0);
 
 }  // namespace crowdsurf::worker

@@ -178,6 +178,7 @@ void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
       Overloaded{[&](const TrainerRegistered& e) { membership_.OnTrainer(now, e); },
                  [&](const TrainerGone&) { membership_.OnTrainerGone(now, out); },
                  [&](const Published& e) { averaging_.OnPublished(now, e, out); },
+                 [&](const Filled& e) { averaging_.OnFilled(now, e, out); },
                  [&](const PublishRefused& e) { averaging_.OnPublishRefused(now, e, out); },
                  [&](const Progress& e) { averaging_.OnProgress(now, e, out); },
                  [&](const StateFetched& e) { membership_.OnStateFetched(now, e, out); },

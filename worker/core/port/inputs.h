@@ -52,6 +52,13 @@ struct Published {
   StreamPosition leases = {};  // of the trainer at the snapshot
   double gathered = 0;         // samples that the gradient in the outbox is the mean of
 };
+// The trainer copies the snapshot into the outbox: its first `elements` values are there, finite.
+// Comes any number of times, with ever more of them, before Published, or PublishRefused where a
+// later value is not finite. A host may leave it out.
+struct Filled {
+  Published snapshot;
+  uint64_t elements = 0;
+};
 // The trainer will not give a snapshot for this averaging: NaN in it.
 struct PublishRefused {
   AveragingId averaging = {};
@@ -108,9 +115,9 @@ struct MixSent {
   MixTag tag = kPairTag;
   uint64_t sequence = 0;
 };
-using LocalEvent = std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress,
-                                StateFetched, StateHashed, RestoredCheckpoint, NoticeGiven,
-                                LeaveAsked, ConfigChanged, MixSent, DataDeclared>;
+using LocalEvent = std::variant<TrainerRegistered, TrainerGone, Published, Filled, PublishRefused,
+                                Progress, StateFetched, StateHashed, RestoredCheckpoint,
+                                NoticeGiven, LeaveAsked, ConfigChanged, MixSent, DataDeclared>;
 
 struct PeerRecord {  // one DHT record of a watched key, signature verified
   std::string key;

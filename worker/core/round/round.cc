@@ -1,5 +1,7 @@
 #include "worker/core/round/round.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/overloaded.h"
@@ -62,6 +64,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   }
   fixed->member_list = MemberListHash(spec.cells);
   fixed->parts = PartsHash(spec.chunks, spec.coverers, spec.one_base);
+  filled_ = std::min(spec.filled, spec.chunks.size());
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
   ready_ = RankSet::Of(spec.self);

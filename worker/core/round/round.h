@@ -47,6 +47,9 @@ class Round {
   // A bad input (NaN, Inf, wrong size): the sender is left out of that chunk.
   void OnBadInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned,
                   RoundActions& out);
+  // The own input of the first `chunks` chunks is there. Until it is, a chunk is neither sent nor
+  // folded. Less than before changes nothing.
+  void OnFilled(size_t chunks, RoundActions& out);
   // FoldChunk is done; `hash` is the ContentHash of the result's wire bytes.
   void OnFolded(ChunkIndex chunk, Ballot assigned, uint64_t hash, RoundActions& out);
   // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
@@ -166,6 +169,8 @@ class Round {
   int RankOf(const PeerId& peer) const;
   int self() const { return fixed_->spec.self; }
   RankSet own_rank() const { return RankSet::Of(self()); }
+  // The own input of it is there.
+  bool HasOwn(ChunkIndex chunk) const { return chunk.value() < filled_; }
   // Its input goes into the chunk.
   bool Covers(int rank, ChunkIndex chunk) const {
     const std::vector<RankSet>& coverers = fixed_->spec.coverers;
@@ -286,6 +291,7 @@ class Round {
   std::map<uint8_t, SpeakerReplies> speaker_replies_;
   std::vector<std::pair<PeerId, Speak>> late_speaks_;  // heard between STATUS and PLAN
   // Reducing.
+  size_t filled_ = 0;  // chunks, from the first on, of which the own input is there
   std::vector<ChunkAssignment> assignments_;
   std::vector<ChunkValue> slots_;
   size_t missing_ = 0;            // empty slots

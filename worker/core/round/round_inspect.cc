@@ -186,6 +186,7 @@ uint64_t Round::Fingerprint() const {
     out.U64(ranks.bits());
   out.U64(votes_);
   out.U64(early_);
+  out.U64(filled_);
   for (const Ballot ballot :
        {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})
     out.U16(ballot);

@@ -90,8 +90,11 @@ void Round::SendInputs(int owner, RoundActions& out) {
   if (!(ready_ | plan_members_).Contains(owner)) return;
   Lane& lane = lanes_[static_cast<size_t>(owner)];
   while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
-    const ChunkIndex chunk = lane.chunks[lane.next++];
-    if (slots_[chunk.value()].held()) continue;
+    const ChunkIndex chunk = lane.chunks[lane.next];
+    const bool held = slots_[chunk.value()].held();
+    if (!held && !HasOwn(chunk)) break;  // OnFilled goes on
+    ++lane.next;
+    if (held) continue;
     ChunkAssignment& assignment = assignments_[chunk.value()];
     bool& sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
     if (sent) continue;  // it asked for it meanwhile
@@ -103,6 +106,19 @@ void Round::SendInputs(int owner, RoundActions& out) {
 
 void Round::SendAllInputs(RoundActions& out) {
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) SendInputs(rank, out);
+}
+
+void Round::OnFilled(size_t chunks, RoundActions& out) {
+  const size_t before = filled_;
+  filled_ = std::max(filled_, std::min(chunks, assignments_.size()));
+  if (filled_ == before || over_ || target_) return;
+  ++progress_;
+  SendAllInputs(out);
+  const auto first = pending_.lower_bound(ChunkIndex(static_cast<uint32_t>(before)));
+  const std::vector<ChunkIndex> now(
+      first, pending_.lower_bound(ChunkIndex(static_cast<uint32_t>(filled_))));
+  for (const ChunkIndex chunk : now) TryFold(chunk, out);
+  Drain(out);
 }
 
 // ---- others' inputs ---------------------------------------------------------------------------
@@ -175,7 +191,7 @@ bool Round::Contribution(ChunkIndex chunk, const Gathering& inputs, int rank,
   if (!Covers(rank, chunk)) return true;
   if (rank == self()) {
     contributors.Insert(rank);
-    return true;
+    return HasOwn(chunk);
   }
   if ((inputs.bad | excluded_).Contains(rank)) return true;
   const bool member = fixed_->members.Contains(rank);

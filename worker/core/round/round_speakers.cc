@@ -154,6 +154,7 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
       Refuse(FrameRefusal::kAskSuperseded);
       continue;
     }
+    if (!HasOwn(chunk)) continue;  // its lane sends it as soon as it is there
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
     // An input that its lane has not sent yet takes its place in the window.
     if (!sent) ++lanes_[static_cast<size_t>(rank)].out;

@@ -75,6 +75,8 @@ struct RoundSpec {
   uint32_t window_chunks = 8;  // inputs sent ahead of the results received, per owner
   WitnessRecord promised;      // WitnessTable::Lend
   bool again = false;          // opened before, and dropped untouched
+  // Chunks, from the first on, of which the own input is there: Round::OnFilled tells of more.
+  size_t filled = kMaxChunks;
 };
 
 // Key of ContentHash for every result of an instance: one of another round is never taken for it.

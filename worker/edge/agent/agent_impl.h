@@ -107,6 +107,7 @@ class Agent::Impl : public TimerSource {
   void FeedTrainer(Time now, WallTime wall, TrainerRegistered trainer);
   // What the core is told of trainer_, as of one that begins anew. Pre: there is one.
   TrainerRegistered ForCore() const;
+  Published ForCore(const link::Published& published) const;
   // The newest good checkpoint of this job goes into inbox 0, elsewhere; OnRestored follows. False:
   // there is nothing to look for.
   bool StartRestore(const link::TrainerRegistered& event);

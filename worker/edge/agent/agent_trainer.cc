@@ -43,14 +43,11 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    bad_snapshots_ = 0;
                    gave_seat_back_ = false;
                    clock_.OnPublished(AveragingId(e.number));
-                   FeedLocal(now, wall,
-                             Published{.averaging = AveragingId(e.number),
-                                       .samples = static_cast<double>(e.samples),
-                                       .step = e.steps,
-                                       .units = e.units_taken ? told_units_ : AveragingId(),
-                                       .leases = e.leases,
-                                       .gathered = static_cast<double>(e.gathered)});
+                   FeedLocal(now, wall, ForCore(e));
                    TellUnits();
+                 },
+                 [&](const link::Filled& e) {
+                   FeedLocal(now, wall, Filled{ForCore(e.snapshot), e.elements});
                  },
                  [&](const link::PublishRefused& e) { OnPublishRefused(now, wall, e); },
                  [&](const link::Applied&) {
@@ -158,6 +155,15 @@ void Agent::Impl::OnStepTaken(Time now, WallTime wall) {
   CheckpointWhenDue(now, wall, peer_->Summarize());
   if (const auto write = std::exchange(write_after_step_, std::nullopt)) Do(now, wall, *write);
   DescribeAverage(now, wall, *delivered_);
+}
+
+Published Agent::Impl::ForCore(const link::Published& published) const {
+  return {.averaging = AveragingId(published.number),
+          .samples = static_cast<double>(published.samples),
+          .step = published.steps,
+          .units = published.units_taken ? told_units_ : AveragingId(),
+          .leases = published.leases,
+          .gathered = static_cast<double>(published.gathered)};
 }
 
 TrainerRegistered Agent::Impl::ForCore() const {

@@ -9,6 +9,9 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr uint64_t kMaxOpaque = 1ULL << 32;  // bytes of an answer with trainer state
+// Values between two words on how far a snapshot is: 4 MiB, some 32 chunks. The agent is woken for
+// each.
+constexpr size_t kFilledAtOnce = size_t{1} << 20;
 
 // Adds what the averaging changed: inbox - outbox, or the inbox itself where it holds a change. The
 // inner loops have a fixed length so that they are vectorized at -O2.
@@ -43,12 +46,22 @@ bool LinkClient::Impl::OutboxFree() {
 
 void LinkClient::Impl::Publish(uint64_t ticket, std::span<const float> params) {
   LinkControl& c = control();
-  std::copy(params.begin(), params.end(), mapping->outbox().begin());
+  // What the snapshot is of comes before its first values: they go out while the rest is copied.
   c.published.steps.store(steps, std::memory_order_relaxed);
   c.published.samples.store(samples, std::memory_order_relaxed);
   if (leases) {
     c.published.stream.store(leases->at().stream, std::memory_order_relaxed);
     c.published.position.store(leases->at().position, std::memory_order_relaxed);
+  }
+  c.filling.elements.store(0, std::memory_order_relaxed);
+  c.filling.ticket.store(ticket, std::memory_order_release);
+  const auto outbox = mapping->outbox();
+  for (size_t first = 0; first < params.size(); first += kFilledAtOnce) {
+    const auto part = params.subspan(first, std::min(kFilledAtOnce, params.size() - first));
+    std::copy(part.begin(), part.end(), outbox.begin() + static_cast<std::ptrdiff_t>(first));
+    if (first + part.size() == params.size()) break;  // the ticket says so
+    c.filling.elements.store(first + part.size(), std::memory_order_release);
+    RingBell(c.trainer_bell.value);
   }
   // Last, with release: who sees the ticket sees the whole snapshot.
   c.published.ticket.store(ticket, std::memory_order_release);

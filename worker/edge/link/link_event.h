@@ -45,6 +45,12 @@ struct Published {
   StreamPosition leases = {};
   uint64_t gathered = 0;  // samples of the gradient, where gradients are averaged
 };
+// The trainer copies that snapshot: its first `elements` values are there, all finite. More of them
+// follow, then Published, or PublishRefused. Only where the trainer says how far it is.
+struct Filled {
+  Published snapshot;
+  uint64_t elements = 0;
+};
 // The snapshot had a NaN or an infinity (at flat index `element`); it was counted and released.
 struct PublishRefused {
   uint64_t number = 0;
@@ -79,10 +85,10 @@ struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::Leave
 }  // namespace link
 
 using LinkEvent =
-    std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::PublishRefused,
-                 link::Applied, link::Adopted, link::StepsReached, link::OpaqueGiven,
-                 link::StopAcknowledged, link::CheckpointRequested, link::LeaveRequested,
-                 link::DataDeclared, link::LeasesWaited, link::ShareGathered>;
+    std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::Filled,
+                 link::PublishRefused, link::Applied, link::Adopted, link::StepsReached,
+                 link::OpaqueGiven, link::StopAcknowledged, link::CheckpointRequested,
+                 link::LeaveRequested, link::DataDeclared, link::LeasesWaited, link::ShareGathered>;
 
 // A relaxed reading of the words, for progress and scheduling.
 struct LinkCounters {

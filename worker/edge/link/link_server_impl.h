@@ -101,7 +101,14 @@ struct LinkServer::Impl {
   // link_watch.cc
   void Watch();
   void Scan();  // what changed since the last scan, as events
+  void ScanFilling(std::unique_lock<std::mutex>& lock);
   void ScanPublished(std::unique_lock<std::mutex>& lock);
+  link::Published SnapshotOf(uint64_t ticket) const;
+  void Refuse(uint64_t number, uint64_t element);
+  // The index of the first value of the outbox, up to `end`, that is not finite; `end`: none. Of a
+  // snapshot that is looked at in parts, only what was not looked at yet. Without the lock
+  // meanwhile; nullopt: the trainer has gone, or another has come.
+  std::optional<uint64_t> LookUpTo(uint64_t end, std::unique_lock<std::mutex>& lock);
   void ScanWords();  // everything but snapshots; mutex held
   Duration ScanInterval();
 
@@ -131,6 +138,11 @@ struct LinkServer::Impl {
   bool bells = false;
   std::vector<std::string> metric_names;
   ProgressRequest told;  // by POST /v1/progress, for clients that do not use the slots
+  struct {
+    uint64_t ticket = 0;   // of the snapshot that is being copied; 0: none was
+    uint64_t looked = 0;   // values of it that are finite, from the first on
+    bool refused = false;  // one is not
+  } filling;
   struct {
     uint64_t published = 0, applied = 0, adopted = 0;
     uint64_t wake_steps = 0, wake_samples = 0;  // the mark already reported

@@ -28,6 +28,8 @@ void ResetTrainerWords(LinkControl& c) {
   c.published.steps.store(0, std::memory_order_relaxed);
   c.published.samples.store(0, std::memory_order_relaxed);
   c.published.ticket.store(0, std::memory_order_release);
+  c.filling.elements.store(0, std::memory_order_relaxed);
+  c.filling.ticket.store(0, std::memory_order_release);
   c.applied.value.store(0, std::memory_order_release);
   c.stop_acknowledged.value.store(0, std::memory_order_relaxed);
   c.stall_ns.value.store(0, std::memory_order_relaxed);

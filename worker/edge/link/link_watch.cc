@@ -60,7 +60,9 @@ void LinkServer::Impl::Scan() {
   std::unique_lock lock(mutex);
   if (session == 0) return;
   LinkControl& c = control();
-  if (c.published.ticket.load(std::memory_order_acquire) != seen.published) ScanPublished(lock);
+  ScanFilling(lock);
+  if (session != 0 && c.published.ticket.load(std::memory_order_acquire) != seen.published)
+    ScanPublished(lock);
   if (session != 0) ScanWords();
 }
 
@@ -103,6 +105,61 @@ void LinkServer::Impl::ScanWords() {
   }
 }
 
+// What `published` says beside its ticket. Of a cadence the ticket is the number: nobody asked for
+// it by another.
+link::Published LinkServer::Impl::SnapshotOf(uint64_t ticket) const {
+  const LinkControl& c = control();
+  const bool asked = ticket == asked_ticket.load(std::memory_order_acquire);
+  return {.number = asked ? asked_number.load(std::memory_order_relaxed) : ticket,
+          .steps = c.published.steps.load(std::memory_order_relaxed),
+          .samples = c.published.samples.load(std::memory_order_relaxed),
+          .units_taken = c.index_taken.value.load(std::memory_order_acquire) ==
+                         c.index_version.value.load(std::memory_order_relaxed),
+          .leases = {c.published.stream.load(std::memory_order_relaxed),
+                     c.published.position.load(std::memory_order_relaxed)},
+          .gathered = c.published.gathered.load(std::memory_order_relaxed)};
+}
+
+std::optional<uint64_t> LinkServer::Impl::LookUpTo(uint64_t end,
+                                                   std::unique_lock<std::mutex>& lock) {
+  const std::span<const float> values = mapping->outbox().subspan(0, end);
+  const uint64_t looked = filling.looked;
+  const uint64_t looked_for = session;
+  lock.unlock();  // a pass over the model: registration and progress must not wait for it
+  const uint64_t bad = looked + FirstNotFinite(values.subspan(looked));
+  lock.lock();
+  // Another trainer has registered, and its words begin anew.
+  if (session != looked_for) return std::nullopt;
+  filling.looked = bad;
+  return bad;
+}
+
+void LinkServer::Impl::Refuse(uint64_t number, uint64_t element) {
+  metrics.published_bad.Add();
+  log.Warning("snapshot refused: not a finite number",
+              {{"averaging", number}, {"element", element}});
+  sink(link::PublishRefused{number, element});
+}
+
+// A snapshot that nobody has asked for is looked at when it is whole.
+void LinkServer::Impl::ScanFilling(std::unique_lock<std::mutex>& lock) {
+  const LinkControl& c = control();
+  const uint64_t ticket = c.filling.ticket.load(std::memory_order_acquire);
+  if (ticket == seen.published || ticket != asked_ticket.load(std::memory_order_acquire)) return;
+  if (ticket != filling.ticket) filling = {.ticket = ticket};
+  const uint64_t size = mapping->outbox().size();
+  while (!filling.refused) {
+    const uint64_t there = std::min(c.filling.elements.load(std::memory_order_acquire), size);
+    // The last values come with the ticket.
+    if (there <= filling.looked || there == size) return;
+    const auto bad = LookUpTo(there, lock);
+    if (!bad || c.filling.ticket.load(std::memory_order_acquire) != ticket) return;
+    filling.refused = *bad < there;
+    if (filling.refused) return Refuse(SnapshotOf(ticket).number, *bad);
+    sink(link::Filled{SnapshotOf(ticket), there});
+  }
+}
+
 void LinkServer::Impl::ScanPublished(std::unique_lock<std::mutex>& lock) {
   LinkControl& c = control();
   const uint64_t ticket = c.published.ticket.load(std::memory_order_acquire);
@@ -119,32 +176,19 @@ void LinkServer::Impl::ScanPublished(std::unique_lock<std::mutex>& lock) {
     (ticket < asked ? metrics.published_late : metrics.published_unasked).Add();
     return release();
   }
-  // Of a cadence the ticket is the number: nobody asked for it by another.
-  const uint64_t number = ticket == asked ? asked_number.load(std::memory_order_relaxed) : ticket;
-  const link::Published event{.number = number,
-                              .steps = c.published.steps.load(std::memory_order_relaxed),
-                              .samples = c.published.samples.load(std::memory_order_relaxed),
-                              .units_taken = c.index_taken.value.load(std::memory_order_acquire) ==
-                                             c.index_version.value.load(std::memory_order_relaxed),
-                              .leases = {c.published.stream.load(std::memory_order_relaxed),
-                                         c.published.position.load(std::memory_order_relaxed)},
-                              .gathered = c.published.gathered.load(std::memory_order_relaxed)};
-  const std::span<const float> snapshot = mapping->outbox();
-  const uint64_t checked_for = session;
-  lock.unlock();  // a pass over the model: registration and progress must not wait for it
-  const uint64_t bad = FirstNotFinite(snapshot);
-  lock.lock();
-  // Another trainer has registered, and its words begin anew.
-  if (session != checked_for) return;
-  if (bad == snapshot.size()) {
+  if (ticket != filling.ticket) filling = {.ticket = ticket};
+  if (filling.refused) return release();  // the host has heard of it
+  const link::Published event = SnapshotOf(ticket);
+  const uint64_t size = mapping->outbox().size();
+  const auto bad = LookUpTo(size, lock);
+  if (!bad) return;
+  if (*bad == size) {
     metrics.published.Add();
     sink(event);
     return;
   }
-  metrics.published_bad.Add();
-  log.Warning("snapshot refused: not a finite number", {{"averaging", number}, {"element", bad}});
   release();
-  sink(link::PublishRefused{number, bad});
+  Refuse(event.number, *bad);
 }
 
 }  // namespace crowdsurf::worker

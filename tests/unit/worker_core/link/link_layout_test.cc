@@ -189,6 +189,7 @@ TEST(LinkLayout, TheWordsOfThePageAreWhereTheHeaderHasThem) {
       {"leases", offsetof(LinkControl, leases)},
       {"share", offsetof(LinkControl, share)},
       {"gradient", offsetof(LinkControl, gradient)},
+      {"filling", offsetof(LinkControl, filling)},
       {"metrics", offsetof(LinkControl, metrics)}};
   std::ifstream page("docs/trainer-link.md");
   ASSERT_TRUE(page) << "run from the repository's root";
