@@ -53,7 +53,10 @@ void PeerCheckers::OnPublished(SnapshotId snapshot, const std::vector<float>& va
 }
 
 void PeerCheckers::OnWeighed(SnapshotId snapshot, double weight) {
-  snapshots_[snapshot].weight = weight;
+  Snapshot& weighed = snapshots_[snapshot];
+  weighed.weight = weight;
+  // An adoption has ended what was trained before it: only the rest may be counted, now or later.
+  if (weight > 0) weighed.fresh = std::min(weighed.fresh, weight);
 }
 
 void PeerCheckers::OnMessage(int node, const worker::Message& message, const std::string& job) {
