@@ -13,7 +13,8 @@ m4       A1.m4: speed over gloo's faster algorithm, plain. A1.trainer: the same 
          all-reduce sends. C1.raw: CPU-seconds over those of gloo
 m8       A1.m8, A5.m8: eight agents
 small    A9: 1 MB, plain, time over that of gloo's faster algorithm
-tls      A4: share of the speed at which the same TLS streams move the same bytes. B1.tls. C1.tls: CPU-seconds over those of
+tls      A4: share of the speed at which the same TLS streams move as many bytes, one piece of 128 KiB again and again.
+         A4.vector: the same where they come from memory and go there. B1.tls. C1.tls: CPU-seconds over those of
          gloo, which does not encrypt. M1: largest anonymous memory of an agent over the vector
 fp32     A6.fp32, A6.trainer: speed over hivemind 1.1.12, both encrypt; matchmaking is not in it
 int8     A6.int8: the same, both with 8 bits
@@ -118,11 +119,13 @@ class Bench:
             self.beside(part, tls=True)
             part.gloo()
             part.tls_mesh()
+            part.tls_mesh("tls_mesh_vector", "vector")
             return lambda: told(part)
 
         def told(part):
             rows, agents = self.rows, part.contestants["agents"]
             part.speed(rows, "A4", "agents", "tls_mesh")
+            part.speed(rows, "A4.vector", "agents", "tls_mesh_vector")
             part.bytes(rows, "B1.tls", "agents")
             part.cpu(rows, "C1.tls", "agents", part.faster_gloo())
             rows.give("M1", [agents.peak / (4 * part.elements)], Foreign.share([agents.foreign]))

@@ -60,10 +60,10 @@ class Part:
             self.anchor(f"gloo_{algorithm}", lambda rank: [self.binaries / "bench_gloo", rank, self.size, self.elements, meeting,
                                                            self.network.hosts[rank], algorithm])
 
-    def tls_mesh(self):
+    def tls_mesh(self, name="tls_mesh", memory="piece"):
         each = self.ideal // self.size // (self.size - 1)
-        self.anchor("tls_mesh", lambda rank: [self.binaries / "bench_tls_mesh", rank, self.size, each,
-                                              self.folder / f"agents/agent{rank}", *self.network.hosts])
+        self.anchor(name, lambda rank: [self.binaries / "bench_tls_mesh", memory, rank, self.size, each,
+                                        self.folder / f"agents/agent{rank}", *self.network.hosts])
 
     def hivemind(self, compression):
         meeting = self.meeting("hivemind")
