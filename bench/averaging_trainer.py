@@ -3,10 +3,11 @@
 
 Usage: averaging_trainer.py RANK SIZE ELEMENTS SAMPLES    (CROWDSURF_DIR: the agent's; SAMPLES: the job's interval)
 Writes "ready" once it has started. While no line comes it makes a step without samples every second: a trainer that makes none
-loses its seat. A line "rest" makes it ready for the next turn, and write "rested". A line "go" makes it train SAMPLES, and step until an average is there: it writes when its snapshot was
-published and when the average lay there (steady nanoseconds). At the next line it adds the average, and writes how far that is
-from the mean of all, beside the largest value. "whole" is the same, but the times are those before the snapshot is copied and
-after the average is added. The values are noise times a factor, another for each rank and turn, so that changes are noise, too.
+loses its seat. A line "rest" makes it ready for the next turn, and write "rested". A line "go" makes it train SAMPLES, and step
+until an average is there: it writes when its snapshot was published and when the average lay there (steady nanoseconds). At the
+next line it adds the average, and writes how far that is from the mean of all, beside the largest value, or "inf" where an
+averaging was given up. "whole" is the same, but the times are those before the snapshot is copied and after the average is
+added. The values are noise times a factor, another for each rank and turn, so that changes are noise, too.
 """
 import select
 import sys
@@ -18,6 +19,7 @@ from crowdsurf import Agent, Tensor
 from crowdsurf.parameters import FlatParameters
 
 STEP = 0.002        # seconds of a step: the agents, not the trainers, are to have the processors
+GIVEN_UP = 20       # seconds without an average: there will be none, and the next is due after another interval
 IDLE = 1            # seconds of a step while others have their turns
 TILE = 250_000      # values of noise; the vector repeats them
 TURNS = 7           # with other factors
@@ -96,11 +98,15 @@ def main():
         if word not in ("go", "whole"):
             return
         parameters.whole = word == "whole"
-        outcome = agent.step(samples)
+        outcome, until, given_up = agent.step(samples), time.monotonic() + GIVEN_UP, False
         while not outcome.applied:
             time.sleep(STEP)
-            outcome = agent.step(samples=0)
-        say(vector.error())
+            late = time.monotonic() > until
+            if late:
+                until, given_up = time.monotonic() + GIVEN_UP, True
+            outcome = agent.step(samples if late else 0)
+        error = vector.error()
+        say(float("inf") if given_up else error)   # then the turn is repeated
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import crowdsurf
 
-CHUNK = 32768   # values (docs/data-plane.md)
+CHUNK = 32512   # values (docs/data-plane.md)
 parser = argparse.ArgumentParser()
 parser.add_argument("--notes", type=pathlib.Path, required=True)
 parser.add_argument("--workers", type=int, required=True)

@@ -323,6 +323,7 @@ PeerConfig Agent::Impl::MakePeerConfig() const {
   config.zone = options_.zone;
   config.started_unix_ms = static_cast<int64_t>(started_unix_ * 1e3);
   config.averaging = config_.averaging;
+  config.chunk_elements = kChunkElements;
   config.strategies = strategies_;
   return config;
 }

@@ -50,7 +50,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // Chunks that three owners' windows and as many queues of 4 MiB hold: what a round of four uses
   // again all the time.
   static constexpr size_t kMaxPooledBytes = size_t{16} << 20;
-  static constexpr size_t kHandedOver = 8;  // frames in one event of the host
+  static constexpr size_t kHandedOver = 16;  // frames in one event of the host
 
   using Clock = std::chrono::steady_clock;
   using Connection = std::shared_ptr<TensorConnection>;
