@@ -9,8 +9,8 @@ import argparse
 # Of a frame of Ethernet with an MTU of 1500 bytes, what TCP carries.
 WIRE_SHARE = 1448 / 1538
 # Seconds of one thread for a GB that its agent sends: CPU-seconds a GB of float32 (docs/data-plane.md, "Where the time goes") x share.
-AGENT_CPU = 1.70
-IO_THREAD, HOST_THREAD = .56 * AGENT_CPU, .23 * AGENT_CPU
+AGENT_CPU = 1.22
+IO_THREAD, HOST_THREAD = .87 * AGENT_CPU, .08 * AGENT_CPU
 MODELS = ((25e6, "25 M"), (125e6, "125 M"), (1e9, "1 G"), (7e9, "7 G"))
 LINKS = (.1, 1, 10)
 MEMBERS = 8
