@@ -9,10 +9,10 @@ ENVIRONMENT = {"HIVEMIND_LOGLEVEL": "ERROR", "HIVEMIND_MEMORY_SHARING_STRATEGY":
 
 
 def install():
-    """Once. The package holds its network daemon; torch and numpy are the system's."""
+    """Once. The package holds its network daemon; torch is the system's, which was built for the first numpy."""
     if not (PLACE / "installed").exists():
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", PLACE], check=True)
-        subprocess.run([PLACE / "bin" / "pip", "install", "-q", "hivemind==1.1.12"], check=True, stdout=sys.stderr)
+        subprocess.run([PLACE / "bin" / "pip", "install", "-q", "hivemind==1.1.12", "numpy<2"], check=True, stdout=sys.stderr)
         (PLACE / "installed").touch()
     return PYTHON
 
