@@ -45,7 +45,7 @@ long ControlBio(BIO* bio, int command, long /*number*/, void* /*pointer*/) {
 
 // Made once, for all threads.
 const BIO_METHOD* Method() {
-  static const BIO_METHOD* const method = [] {
+  static const BIO_METHOD* const kMethod = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "slab");
     CHECK(made != nullptr);
     CHECK_EQ(BIO_meth_set_write_ex(made, WriteBio), 1);
@@ -53,7 +53,7 @@ const BIO_METHOD* Method() {
     CHECK_EQ(BIO_meth_set_ctrl(made, ControlBio), 1);
     return made;
   }();
-  return method;
+  return kMethod;
 }
 
 }  // namespace
