@@ -88,6 +88,7 @@ class Averaging {
   void FillUpTo(Time now, uint64_t elements, Actions& out);
   void FinishFilling(Time now, Actions& out);
   void LoseFilling(Time now, Actions& out);
+  Time PartDeadline() const;
 
   // ---- the job's first parameters (averaging_first.cc)
   // The view that this peer forms next begins above a number that its trainer's first parameters
@@ -358,6 +359,7 @@ class Averaging {
   bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
   // Of a snapshot that was taken before it was whole: its averaging, until Published comes.
   std::optional<AveragingId> filling_;
+  Time part_at_;                               // when its last part came
   uint64_t filled_ = GroupRounds::kWhole;      // values of the outbox that are there
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched

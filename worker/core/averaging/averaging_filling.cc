@@ -3,6 +3,14 @@
 #include "worker/core/averaging/averaging.h"
 
 namespace crowdsurf::worker {
+namespace {
+
+// Between two parts of a copy. 16 MiB take some ten milliseconds over a device's bus. The others
+// keep their values after two seconds (PacerConfig::min_sit_out), and may have waited for the first
+// part already: until then they must have gone on without this member.
+constexpr Duration kPartPatience = Seconds(1);
+
+}  // namespace
 
 // Chunks of the snapshot itself travel as they are. All else looks at it as a whole: changes from a
 // base, gradients, units, and what neighbours mix.
@@ -18,10 +26,18 @@ void Averaging::OnFilled(Time now, const Filled& filled, Actions& out) {
                         AwaitsSnapshot(averaging) && SendsInParts();
     if (!wanted) return;  // Published says what comes of it
     filling_ = averaging;
+    part_at_ = now;
     filled_ = filled.elements;
     return TakeSnapshot(now, filled.snapshot, out);
   }
+  part_at_ = now;
   FillUpTo(now, filled.elements, out);
+}
+
+// A trainer that stops while it copies: this agent lives and answers, so nobody else gives it up.
+Time Averaging::PartDeadline() const {
+  const bool used = filling_ && snapshotted_ && number_ == *filling_;
+  return used ? part_at_ + kPartPatience : Time::Infinite();
 }
 
 // No longer of use where its averaging is over: it was given up, or decided without this peer.

@@ -193,6 +193,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
   if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
   AskForOthers(out);
   if (gives_first() && now >= first_.until) FailFirst(now, out);
+  if (now >= PartDeadline()) LoseFilling(now, out);
   if (ledger_sync_.OnTimer(now)) Resume(now, out);
   if (hold_ && now >= hold_->until) {
     hold_.reset();
@@ -203,7 +204,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
 }
 
 Time Averaging::NextDeadline() const {
-  Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
+  Time next = std::min({rounds_.NextDeadline(), mixing_.NextDeadline(), PartDeadline()});
   if (hold_) next = std::min(next, hold_->until);
   next = std::min(next, ledger_sync_.NextDeadline());
   if (gives_first()) next = std::min(next, first_.until);

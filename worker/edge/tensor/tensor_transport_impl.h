@@ -50,7 +50,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // Chunks that three owners' windows and as many queues of 4 MiB hold: what a round of four uses
   // again all the time.
   static constexpr size_t kMaxPooledBytes = size_t{16} << 20;
-  static constexpr size_t kHandedOver = 16;  // frames in one event of the host
+  // Frames in one event of the host: each event may wake its thread. With 32, beats came late.
+  static constexpr size_t kHandedOver = 16;
 
   using Clock = std::chrono::steady_clock;
   using Connection = std::shared_ptr<TensorConnection>;

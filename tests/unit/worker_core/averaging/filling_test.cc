@@ -102,6 +102,27 @@ TEST_F(Filling, ATrainerThatDiesWhileItCopiesIsMissedByNobody) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(Delivered(i), i != kSlow) << i;
 }
 
+// Stopped, or its device hangs: its agent lives and answers. The others may have waited for the
+// first part as long as for one that does not come.
+TEST_F(Filling, ATrainerThatStopsWhileItCopiesIsGivenUpAndMayGoOnLater) {
+  for (const int64_t late : {0, 50, 100, 150, 200, 240}) {
+    SCOPED_TRACE(late);
+    Start();
+    world_->RunFor(Milliseconds(late));
+    FillUpTo(24);
+    world_->RunFor(Seconds(4));
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(Delivered(i), i != kSlow) << i;
+      EXPECT_EQ(world_->Summary(i).averagings_abandoned, i == kSlow ? 1U : 0U) << i;
+    }
+    FillUpTo(40);  // of an averaging that is over
+    FillAll();
+    world_->RunFor(Seconds(2));
+    ExpectAgreement(*world_);
+    EXPECT_TRUE(Delivered(kSlow));
+  }
+}
+
 // The others decide without it. Its trainer is given their mean, and the snapshot that it has
 // copied meanwhile is not released before: the change is taken from both.
 TEST_F(Filling, WhoIsLeftBehindIsGivenTheMeanOfTheOthers) {
