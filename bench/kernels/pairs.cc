@@ -109,25 +109,31 @@ Bytes DitheredChunk(const Floats& values) {
   return out;
 }
 
+// One input, as the twin has it.
+template <class Add>
+void AddOne(Add add, ByteView x, Floats& acc) {
+  add(std::span(&kWeight, 1), std::span(&x, 1), acc);
+}
+
 std::vector<Pair> FloatPairs(const Inputs& in) {
   const size_t n = kValues;
   return {
       {"add_float32",
        Sums(in.values),
        {},
-       [&](Side& s) { worker::AddWeightedFloat32(kWeight, BytesOf(in.values), s.values); },
+       [&](Side& s) { AddOne(worker::AddWeightedFloat32, BytesOf(in.values), s.values); },
        [&, n](Side& s) {
          hand::AddFloat32(kWeight, BytesOf(in.values).data(), s.values.data(), n);
        }},
       {"add_float16",
        Sums(Widened(scalar::kHalf, in.halves)),
        {},
-       [&](Side& s) { worker::AddWeightedFloat16(kWeight, in.halves, s.values); },
+       [&](Side& s) { AddOne(worker::AddWeightedFloat16, in.halves, s.values); },
        [&, n](Side& s) { hand::AddFloat16(kWeight, in.halves.data(), s.values.data(), n); }},
       {"add_bfloat16",
        Sums(Widened(scalar::kBrain, in.brains)),
        {},
-       [&](Side& s) { worker::AddWeightedBFloat16(kWeight, in.brains, s.values); },
+       [&](Side& s) { AddOne(worker::AddWeightedBFloat16, in.brains, s.values); },
        [&, n](Side& s) { hand::AddBFloat16(kWeight, in.brains.data(), s.values.data(), n); }},
       {"scale",
        Scaled(),

@@ -8,46 +8,59 @@
 namespace crowdsurf::worker {
 namespace {
 
-// The largest weight of the mask, scaled, is in [1, 2).
-int ExponentOf(RankSet mask, const std::vector<double>& weights) {
-  double most = 0;
-  for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask.Contains(rank)) most = std::max(most, weights[rank]);
-  }
-  return most > 0 ? std::ilogb(most) : 0;
-}
-
 // Values that are folded at a time: 16 KiB of floats, which stay in the L1 cache until they have
 // their factor.
 constexpr size_t kBlock = 4096;
+
+// What a fold adds up, in rank order.
+template <class Scalar>
+struct Terms {
+  std::vector<Scalar> weights;
+  std::vector<ByteView> inputs;
+  double sum = 0;  // of the weights, before they are rounded
+};
+
+template <class Scalar>
+Terms<Scalar> TermsOf(RankSet mask, const std::vector<double>& weights,
+                      const std::vector<ByteView>& inputs) {
+  double most = 0;
+  for (size_t rank = 0; rank < weights.size(); ++rank)
+    if (mask.Contains(rank)) most = std::max(most, weights[rank]);
+  // All weights are zero: the plain mean.
+  const bool plain = most == 0;
+  // The largest weight, scaled, is in [1, 2): exact, and keeps the sum of any weights finite
+  // (docs/data-plane.md).
+  const int exponent = plain ? 0 : std::ilogb(most);
+  Terms<Scalar> terms;
+  for (size_t rank = 0; rank < weights.size(); ++rank) {
+    if (!mask.Contains(rank)) continue;
+    const double weight = plain ? 1.0 : std::ldexp(weights[rank], -exponent);
+    terms.weights.push_back(static_cast<Scalar>(weight));
+    terms.inputs.push_back(inputs[rank]);
+    terms.sum += weight;
+  }
+  return terms;
+}
 
 // Pre: inputs[rank] holds out.size() values for every rank in the mask.
 template <class Scalar>
 void FoldInto(WireFormat wire, RankSet mask, const std::vector<double>& weights,
               const std::vector<ByteView>& inputs, std::span<Scalar> out) {
-  // The scaling is exact, and keeps the sum of any weights finite (docs/data-plane.md).
-  const int exponent = ExponentOf(mask, weights);
-  double sum = 0;
-  for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask.Contains(rank)) sum += std::ldexp(weights[rank], -exponent);
-  }
-  const bool plain = sum == 0;
-  if (plain) sum = static_cast<double>(mask.size());
+  const Terms<Scalar> terms = TermsOf<Scalar>(mask, weights, inputs);
   // Int8 has scales between its values, so its chunks are folded as they are.
   const bool uneven = wire == WireFormat::kInt8;
   const size_t block = uneven ? out.size() : kBlock;
   const size_t width = uneven ? 0 : WireWidth<Scalar>(wire);
+  std::vector<ByteView> parts = terms.inputs;
   for (size_t begin = 0; begin < out.size(); begin += block) {
     const std::span<Scalar> acc = out.subspan(begin, std::min(block, out.size() - begin));
-    std::fill(acc.begin(), acc.end(), Scalar{0});
-    for (size_t rank = 0; rank < inputs.size(); ++rank) {
-      if (!mask.Contains(rank)) continue;
-      const double weight = plain ? 1.0 : std::ldexp(weights[rank], -exponent);
-      const ByteView in =
-          uneven ? inputs[rank] : inputs[rank].subspan(begin * width, acc.size() * width);
-      AddWeightedWire(wire, weight, in, acc);
+    if (!uneven) {
+      for (size_t k = 0; k < parts.size(); ++k)
+        parts[k] = terms.inputs[k].subspan(begin * width, acc.size() * width);
     }
-    ScaleValues(1.0 / sum, acc);
+    std::fill(acc.begin(), acc.end(), Scalar{0});
+    AddWeightedWire(wire, std::span<const Scalar>(terms.weights), parts, acc);
+    ScaleValues(1.0 / terms.sum, acc);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "worker/core/vector/kernels.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -11,6 +13,23 @@
 #include <hwy/highway.h>
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
+
+#ifndef CROWDSURF_KERNELS_WEIGHTED  // the rest of this file is compiled more than once
+#define CROWDSURF_KERNELS_WEIGHTED
+namespace crowdsurf::worker {
+
+// Inputs that are read side by side. More have no effect on memory, and from some 30 on the
+// processor fetches none of them ahead.
+inline constexpr size_t kAtOnce = 8;
+
+struct Weighted {
+  size_t inputs = 0;
+  std::array<float, kAtOnce> weights;
+  std::array<const uint8_t*, kAtOnce> x;
+};
+
+}  // namespace crowdsurf::worker
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace crowdsurf::worker {
@@ -189,10 +208,14 @@ HWY_INLINE void ForEach(size_t count, Body body) {
 
 // Multiplied, then added, never fused: all machines get the same bits (docs/data-plane.md).
 template <class Format>
-HWY_INLINE void AddWeighted(float weight, const uint8_t* x, float* acc, size_t count) {
+HWY_INLINE void AddWeighted(const Weighted& in, float* acc, size_t count) {
   ForEach(count, [&](auto d, size_t i) HWY_ATTR {
-    const auto product = hn::Mul(hn::Set(d, weight), Format::Load(d, x + i * Format::kBytes));
-    hn::StoreU(hn::Add(hn::LoadU(d, acc + i), product), d, acc + i);
+    auto sum = hn::LoadU(d, acc + i);
+    for (size_t k = 0; k < in.inputs; ++k) {
+      const auto x = Format::Load(d, in.x[k] + i * Format::kBytes);
+      sum = hn::Add(sum, hn::Mul(hn::Set(d, in.weights[k]), x));
+    }
+    hn::StoreU(sum, d, acc + i);
   });
 }
 template <class Format>
@@ -208,15 +231,9 @@ HWY_INLINE void Widen(const uint8_t* in, float* out, size_t count) {
   });
 }
 
-void AddFloat32(float w, const uint8_t* x, float* acc, size_t n) {
-  AddWeighted<AsFloat32>(w, x, acc, n);
-}
-void AddFloat16(float w, const uint8_t* x, float* acc, size_t n) {
-  AddWeighted<AsFloat16>(w, x, acc, n);
-}
-void AddBFloat16(float w, const uint8_t* x, float* acc, size_t n) {
-  AddWeighted<AsBFloat16>(w, x, acc, n);
-}
+void AddFloat32(const Weighted& in, float* acc, size_t n) { AddWeighted<AsFloat32>(in, acc, n); }
+void AddFloat16(const Weighted& in, float* acc, size_t n) { AddWeighted<AsFloat16>(in, acc, n); }
+void AddBFloat16(const Weighted& in, float* acc, size_t n) { AddWeighted<AsBFloat16>(in, acc, n); }
 void NarrowFloat16(const float* in, uint8_t* out, size_t n) { Narrow<AsFloat16>(in, out, n); }
 void NarrowBFloat16(const float* in, uint8_t* out, size_t n) { Narrow<AsBFloat16>(in, out, n); }
 void WidenFloat16s(const uint8_t* in, float* out, size_t n) { Widen<AsFloat16>(in, out, n); }
@@ -270,17 +287,43 @@ HWY_EXPORT(ScaleAll);
 HWY_EXPORT(Finite32);
 HWY_EXPORT(Finite16);
 
-void AddWeightedFloat32(float weight, ByteView x, std::span<float> acc) {
-  CHECK_EQ(x.size(), 4 * acc.size());
-  HWY_DYNAMIC_DISPATCH(AddFloat32)(weight, x.data(), acc.data(), acc.size());
+namespace {
+
+// `add` takes kAtOnce of them at a time.
+template <class Add>
+void AddEach(size_t width, std::span<const float> weights, std::span<const ByteView> inputs,
+             std::span<float> acc, Add add) {
+  CHECK_EQ(weights.size(), inputs.size());
+  for (size_t first = 0; first < inputs.size(); first += kAtOnce) {
+    Weighted in{.inputs = std::min(kAtOnce, inputs.size() - first), .weights = {}, .x = {}};
+    for (size_t k = 0; k < in.inputs; ++k) {
+      CHECK_EQ(inputs[first + k].size(), width * acc.size());
+      in.weights[k] = weights[first + k];
+      in.x[k] = inputs[first + k].data();
+    }
+    add(in, acc);
+  }
 }
-void AddWeightedFloat16(float weight, ByteView x, std::span<float> acc) {
-  CHECK_EQ(x.size(), 2 * acc.size());
-  HWY_DYNAMIC_DISPATCH(AddFloat16)(weight, x.data(), acc.data(), acc.size());
+
+}  // namespace
+
+void AddWeightedFloat32(std::span<const float> weights, std::span<const ByteView> inputs,
+                        std::span<float> acc) {
+  AddEach(4, weights, inputs, acc, [](const Weighted& in, std::span<float> out) {
+    HWY_DYNAMIC_DISPATCH(AddFloat32)(in, out.data(), out.size());
+  });
 }
-void AddWeightedBFloat16(float weight, ByteView x, std::span<float> acc) {
-  CHECK_EQ(x.size(), 2 * acc.size());
-  HWY_DYNAMIC_DISPATCH(AddBFloat16)(weight, x.data(), acc.data(), acc.size());
+void AddWeightedFloat16(std::span<const float> weights, std::span<const ByteView> inputs,
+                        std::span<float> acc) {
+  AddEach(2, weights, inputs, acc, [](const Weighted& in, std::span<float> out) {
+    HWY_DYNAMIC_DISPATCH(AddFloat16)(in, out.data(), out.size());
+  });
+}
+void AddWeightedBFloat16(std::span<const float> weights, std::span<const ByteView> inputs,
+                         std::span<float> acc) {
+  AddEach(2, weights, inputs, acc, [](const Weighted& in, std::span<float> out) {
+    HWY_DYNAMIC_DISPATCH(AddBFloat16)(in, out.data(), out.size());
+  });
 }
 void Scale(float factor, std::span<float> x) {
   HWY_DYNAMIC_DISPATCH(ScaleAll)(factor, x.data(), x.size());

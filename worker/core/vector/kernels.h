@@ -15,11 +15,16 @@
 
 namespace crowdsurf::worker {
 
-// acc[i] = acc[i] + weight * x[i]. Pre: x holds acc.size() values of the format in the name
-// (4, 2 and 2 bytes each).
-void AddWeightedFloat32(float weight, ByteView x, std::span<float> acc);
-void AddWeightedFloat16(float weight, ByteView x, std::span<float> acc);
-void AddWeightedBFloat16(float weight, ByteView x, std::span<float> acc);
+// acc[i] = acc[i] + weights[0] * inputs[0][i] + weights[1] * inputs[1][i] and so on, in this order.
+// Several inputs are read side by side: where they come from memory that takes half the time of one
+// after the other. Pre: a weight for each input; each holds acc.size() values of the format in the
+// name (4, 2 and 2 bytes each).
+void AddWeightedFloat32(std::span<const float> weights, std::span<const ByteView> inputs,
+                        std::span<float> acc);
+void AddWeightedFloat16(std::span<const float> weights, std::span<const ByteView> inputs,
+                        std::span<float> acc);
+void AddWeightedBFloat16(std::span<const float> weights, std::span<const ByteView> inputs,
+                         std::span<float> acc);
 
 // x[i] = x[i] * factor.
 void Scale(float factor, std::span<float> x);

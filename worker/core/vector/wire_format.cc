@@ -78,25 +78,28 @@ void DecodeWire(WireFormat format, ByteView in, std::span<double> out) {
   std::copy(values.begin(), values.end(), out.begin());
 }
 
-void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<float> acc) {
-  const float w = static_cast<float>(weight);
+void AddWeightedWire(WireFormat format, std::span<const float> weights,
+                     std::span<const ByteView> inputs, std::span<float> acc) {
   switch (format) {
     case WireFormat::kFloat32:
-      return AddWeightedFloat32(w, in, acc);
+      return AddWeightedFloat32(weights, inputs, acc);
     case WireFormat::kFloat16:
-      return AddWeightedFloat16(w, in, acc);
+      return AddWeightedFloat16(weights, inputs, acc);
     case WireFormat::kBFloat16:
-      return AddWeightedBFloat16(w, in, acc);
+      return AddWeightedBFloat16(weights, inputs, acc);
     case WireFormat::kInt8:
-      return AddWeightedInt8(w, in, acc);
+      for (size_t k = 0; k < inputs.size(); ++k) AddWeightedInt8(weights[k], inputs[k], acc);
   }
 }
 
-void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<double> acc) {
+void AddWeightedWire(WireFormat format, std::span<const double> weights,
+                     std::span<const ByteView> inputs, std::span<double> acc) {
   // Doubles are for simulators and tests, so they have no kernels.
   std::vector<double> values(acc.size());
-  DecodeWire(format, in, std::span<double>(values));
-  for (size_t i = 0; i < acc.size(); ++i) acc[i] += weight * values[i];
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    DecodeWire(format, inputs[k], std::span<double>(values));
+    for (size_t i = 0; i < acc.size(); ++i) acc[i] += weights[k] * values[i];
+  }
 }
 
 void ScaleValues(double factor, std::span<float> x) { Scale(static_cast<float>(factor), x); }

@@ -44,9 +44,13 @@ void EncodeMean(const Int8Dither& dither, std::span<const double> in, std::span<
 void DecodeWire(WireFormat format, ByteView in, std::span<float> out);
 void DecodeWire(WireFormat format, ByteView in, std::span<double> out);
 
-// acc[i] = acc[i] + weight * in[i], not fused. Pre: in.size() == WireBytes(acc.size()).
-void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<float> acc);
-void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<double> acc);
+// acc[i] = acc[i] + weights[0] * inputs[0][i] + weights[1] * inputs[1][i] and so on, in this order,
+// not fused. Pre: a weight for each input, rounded to the type of acc; each of
+// WireBytes(acc.size()).
+void AddWeightedWire(WireFormat format, std::span<const float> weights,
+                     std::span<const ByteView> inputs, std::span<float> acc);
+void AddWeightedWire(WireFormat format, std::span<const double> weights,
+                     std::span<const ByteView> inputs, std::span<double> acc);
 
 // x[i] = x[i] * factor, the factor rounded once to the type of x.
 void ScaleValues(double factor, std::span<float> x);

@@ -161,6 +161,12 @@ std::vector<float> Normals(size_t count, Rng& rng) {
   return out;
 }
 
+// One input.
+template <class Add>
+void AddOne(Add add, float weight, ByteView x, std::span<float> acc) {
+  add(std::span(&weight, 1), std::span(&x, 1), acc);
+}
+
 TEST(KernelsTest, WeightedAddEqualsTheScalarLoopForEverySizeAndTarget) {
   OnEveryTarget([] {
     Rng rng(7);
@@ -170,9 +176,9 @@ TEST(KernelsTest, WeightedAddEqualsTheScalarLoopForEverySizeAndTarget) {
       ToFloat16(x, half);
       ToBFloat16(x, brain);
       std::vector<float> by_wire[3] = {start, start, start};
-      AddWeightedFloat32(0.7f, Wire(x), by_wire[0]);
-      AddWeightedFloat16(0.7f, half, by_wire[1]);
-      AddWeightedBFloat16(0.7f, brain, by_wire[2]);
+      AddOne(AddWeightedFloat32, 0.7f, Wire(x), by_wire[0]);
+      AddOne(AddWeightedFloat16, 0.7f, half, by_wire[1]);
+      AddOne(AddWeightedBFloat16, 0.7f, brain, by_wire[2]);
       std::vector<float> widened[3] = {x, x, x};
       FromFloat16(half, widened[1]);
       FromBFloat16(brain, widened[2]);
@@ -186,12 +192,55 @@ TEST(KernelsTest, WeightedAddEqualsTheScalarLoopForEverySizeAndTarget) {
   });
 }
 
+// Above the number that is read side by side, too.
+TEST(KernelsTest, ManyInputsAreAddedOneAfterTheOtherOnEveryTarget) {
+  OnEveryTarget([] {
+    Rng rng(8);
+    for (size_t count = 0; count < 40; ++count) {
+      for (size_t inputs = 0; inputs < 21; ++inputs) {
+        std::vector<float> want = Normals(count, rng), got[3] = {want, want, want};
+        std::vector<float> brain_want = want, half_want = want;
+        std::vector<Bytes> halves, brains;
+        std::vector<std::vector<float>> values;
+        std::vector<float> weights;
+        for (size_t k = 0; k < inputs; ++k) {
+          weights.push_back(static_cast<float>(rng.Normal()));
+          values.push_back(Normals(count, rng));
+          halves.emplace_back(2 * count);
+          brains.emplace_back(2 * count);
+          ToFloat16(values[k], halves[k]);
+          ToBFloat16(values[k], brains[k]);
+          std::vector<float> half(count), brain(count);
+          FromFloat16(halves[k], half);
+          FromBFloat16(brains[k], brain);
+          for (size_t i = 0; i < count; ++i) {
+            volatile float product = weights[k] * values[k][i];
+            want[i] += product;
+            volatile float of_half = weights[k] * half[i];
+            half_want[i] += of_half;
+            volatile float of_brain = weights[k] * brain[i];
+            brain_want[i] += of_brain;
+          }
+        }
+        std::vector<ByteView> whole;
+        for (const auto& each : values) whole.push_back(Wire(each));
+        AddWeightedFloat32(weights, whole, got[0]);
+        AddWeightedFloat16(weights, std::vector<ByteView>(halves.begin(), halves.end()), got[1]);
+        AddWeightedBFloat16(weights, std::vector<ByteView>(brains.begin(), brains.end()), got[2]);
+        ASSERT_EQ(got[0], want) << inputs << " inputs of " << count;
+        ASSERT_EQ(got[1], half_want) << inputs << " inputs of " << count;
+        ASSERT_EQ(got[2], brain_want) << inputs << " inputs of " << count;
+      }
+    }
+  });
+}
+
 TEST(KernelsTest, AFusedMultiplyAddWouldBeSeen) {  // the fault the test above is for
   Rng rng(7);
   const std::vector<float> x = Normals(4096, rng), start = Normals(4096, rng);
   OnEveryTarget([&] {
     std::vector<float> got = start;
-    AddWeightedFloat32(0.7f, Wire(x), got);
+    AddOne(AddWeightedFloat32, 0.7f, Wire(x), got);
     size_t differs = 0;
     for (size_t i = 0; i < x.size(); ++i) differs += got[i] != std::fma(0.7f, x[i], start[i]);
     EXPECT_GT(differs, 100u);
@@ -205,8 +254,8 @@ TEST(KernelsTest, UnalignedWireBytesGiveTheSameBits) {
   std::memcpy(shifted.data() + 1, x.data(), 257 * sizeof(float));
   OnEveryTarget([&] {
     std::vector<float> want(257), got(257);
-    AddWeightedFloat32(1.5f, Wire(x), want);
-    AddWeightedFloat32(1.5f, ByteView(shifted).subspan(1), got);
+    AddOne(AddWeightedFloat32, 1.5f, Wire(x), want);
+    AddOne(AddWeightedFloat32, 1.5f, ByteView(shifted).subspan(1), got);
     EXPECT_EQ(got, want);
   });
 }

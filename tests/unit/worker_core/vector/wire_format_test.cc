@@ -94,7 +94,10 @@ TYPED_TEST(WireFormatTest, ChangesHaveAByteEachAndComeBack) {
   // Normal values: the largest of a thousand is below 6.
   for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], 6.0 / 127 / 2);
   std::vector<TypeParam> sums(2501, TypeParam(1)), rounded(2501);
-  AddWeightedWire(WireFormat::kInt8, .5, wire, std::span<TypeParam>(sums));
+  const TypeParam half = .5;
+  const ByteView input = wire;
+  AddWeightedWire(WireFormat::kInt8, std::span(&half, 1), std::span(&input, 1),
+                  std::span<TypeParam>(sums));
   for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sums[i], 1 + TypeParam(.5) * back[i]);
   // In pieces of whole blocks, as kernels see it.
   RoundAsWire<TypeParam>(WireFormat::kInt8, values, std::span(rounded));
