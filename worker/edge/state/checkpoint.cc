@@ -37,7 +37,7 @@ bool Copy(const CheckpointContents& contents, std::span<float> average,
   std::memcpy(average.data(), contents.average.data(), contents.average.size());
   if (Sha256(FloatBytes(average)) != contents.header.average_hash) return false;
   if (contents.header.velocity_hash) {
-    found.velocity = std::make_shared<std::vector<float>>(average.size());
+    found.velocity = std::make_shared<ZeroedFloats>(average.size());
     std::memcpy(found.velocity->data(), contents.velocity.data(), contents.velocity.size());
     if (Sha256(FloatBytes(*found.velocity)) != *contents.header.velocity_hash) return false;
   }

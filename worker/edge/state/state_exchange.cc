@@ -176,7 +176,7 @@ void StateExchange::Keep(const KeepChunk& chunk, ByteView payload) {
   // The velocity follows the average in the manifest, so the first chunk beyond the average begins
   // it.
   if (velocity == nullptr && chunk.offset + payload.size() > average.size_bytes())
-    velocity = std::make_shared<std::vector<float>>(average.size());
+    velocity = std::make_shared<ZeroedFloats>(average.size());
   StatePlaces places{.average = average};
   if (velocity != nullptr) places.velocity = *velocity;
   places.Write(chunk.offset, payload);

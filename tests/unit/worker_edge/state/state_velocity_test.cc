@@ -1,6 +1,8 @@
 // A state with a velocity from one agent's exchange to another's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <deque>
 
 #include "base/rng.h"
@@ -92,7 +94,7 @@ TEST_F(StateVelocityTest, BothHalvesArriveAsTheyWere) {
   EXPECT_EQ(fetched.averaging, AveragingId(7));
   EXPECT_EQ(agents_[2].inbox, average);
   ASSERT_NE(fetched.velocity, nullptr);
-  EXPECT_EQ(*fetched.velocity, velocity);
+  EXPECT_TRUE(std::ranges::equal(*fetched.velocity, velocity));
 }
 
 TEST_F(StateVelocityTest, WithoutAVelocityNoneArrives) {
