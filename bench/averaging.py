@@ -6,7 +6,8 @@ Usage: averaging.py BIN [--json] [--short | --long | --cycles N] [--only PART ..
 Each process is in a network namespace of its own. Within a part the contestants take turns, in another order each cycle; the
 first cycles are dropped. A turn lasts from the last published outbox to the last average, and for anchors from the last call to
 the last return. Rows are medians over cycles, of ratios within a cycle. A row is judged where other programs used less than 5 %
-of the processors during its turns. Vectors have 100 MB, but in `small`.
+of the processors during its turns, and where the processors were as near to each other as their kernel says (cores.py): a turn
+in which they went apart is repeated. Vectors have 100 MB, but in `small`.
 
 m4       A1.m4: speed over gloo's faster algorithm, plain. A1.trainer: the same in the trainers' view, copies in and out
          included. A2: share of the speed of iperf3 --bidir. A5.m4: Int8 over float32. B1: bytes sent over the least that an
@@ -34,10 +35,12 @@ import tempfile
 import arguments
 from averaging_parts import Part
 from contestants import Foreign
+from cores import Cores
 from namespaces import ip
 from rows import Rows, Wanted
 
 WARM_UP = 2
+PATIENCE, PATIENCE_SHORT = 600, 60   # seconds that all parts together wait for processors that are near to each other
 MEGABYTE = 250_000   # values
 WANTED = {
     "A1.m4": Wanted(.85, 1), "A1.m8": Wanted(.85, 1), "A2": Wanted(.8, .92), "A4": Wanted(.8, .88),
@@ -49,13 +52,13 @@ WANTED = {
 
 
 class Bench:
-    def __init__(self, options, rows, folder):
+    def __init__(self, options, rows, folder, cores):
         self.options, self.rows, self.folder = options, rows, folder
-        self.cycles = arguments.cycles(options)
+        self.cores, self.cycles = cores, arguments.cycles(options)
 
     def part(self, name, size, measured, megabytes=None, times=1):
         """`measured(part)`: adds the contestants and returns what is to be done when they have had their turns."""
-        part = Part(self.folder / name, self.options.bin, size, MEGABYTE * (megabytes or self.options.megabytes))
+        part = Part(self.folder / name, self.options.bin, self.cores, size, MEGABYTE * (megabytes or self.options.megabytes))
         try:
             after = measured(part)
             part.measure(min(WARM_UP, self.cycles), times * self.cycles)
@@ -172,8 +175,9 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is taken away
     failed, rows, folder = False, Rows(WANTED, options.json), pathlib.Path(tempfile.mkdtemp(prefix="crowdsurf-bench-"))
     ip("link", "set", "lo", "up")
+    cores = Cores(options.bin, PATIENCE_SHORT if options.short else PATIENCE)
     try:
-        bench = Bench(options, rows, folder)
+        bench = Bench(options, rows, folder, cores)
         for name in options.only:
             try:
                 PARTS[name](bench)
@@ -181,6 +185,7 @@ def main():
                 failed = True
                 print(f"bench averaging: {name} has failed: {error}", file=sys.stderr, flush=True)
     finally:
+        cores.close()
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:
         print(rows.json())

@@ -17,5 +17,6 @@ gloo=$bin/bench_gloo
 if [ "$here/anchors/gloo_allreduce.cc" -nt "$gloo" ]; then
   g++ -std=c++20 -O2 -pthread -o "$gloo" "$here/anchors/gloo_allreduce.cc" -lgloo
 fi
-# The namespace that this command makes holds the bridge, and ends with it.
-exec unshare --net /usr/bin/python3 -B "$here/averaging.py" "$bin" "$@"
+# The namespaces that this command makes hold the bridge and the links' memory, and end with it, also where it is killed.
+exec unshare --net --mount bash -c 'mount -t tmpfs -o size=100% links /dev/shm && exec /usr/bin/python3 -B "$@"' _ \
+  "$here/averaging.py" "$bin" "$@"

@@ -2,6 +2,7 @@
 import pathlib
 import statistics
 import sys
+import time
 
 import hivemind_venv
 from bench_agents import Agents, Job, TrainersView
@@ -23,8 +24,8 @@ class Preparing(Contestant):
 class Part:
     """`size` processes of each contestant, each in a namespace of its own. The contestants take turns."""
 
-    def __init__(self, folder, binaries, size, elements):
-        self.folder, self.binaries, self.size, self.elements = folder, binaries, size, elements
+    def __init__(self, folder, binaries, cores, size, elements):
+        self.folder, self.binaries, self.cores, self.size, self.elements = folder, binaries, cores, size, elements
         self.folder.mkdir()
         self.network, self.contestants = Network(size), {}
 
@@ -94,13 +95,28 @@ class Part:
                 for contestant in contestants.values():
                     contestant.forget(warm_up)
             for name in names[cycle % len(names):] + names[:cycle % len(names)]:
-                contestants[name].prepare()
-                contestants[name].run()
-                contestants[name].settle()
-                for other in contestants.values():
-                    other.rest()
+                self.take_turn(contestants[name])
             print(f"cycle {cycle - warm_up + 1:3}  " + "  ".join(f"{name} {contestants[name].seconds[-1]:.4f}" for name in names),
                   file=sys.stderr, flush=True)
+
+    def take_turn(self, contestant):
+        """Once more where the processors went apart, while there is patience."""
+        while True:
+            self.cores.await_near()
+            began = time.monotonic()
+            contestant.prepare()
+            contestant.run()
+            near = self.cores.near_since(began)
+            contestant.settle()
+            for other in self.contestants.values():
+                other.rest()
+            if near:
+                return
+            if self.cores.patience <= 0:
+                contestant.apart += 1
+                return
+            contestant.drop()
+            self.cores.lose_turn()
 
     def faster_gloo(self):
         """Its name: the one with the lower median."""
@@ -110,13 +126,14 @@ class Part:
     def speed(self, rows, row, one, other):
         """How much faster `one` is than `other`; ratios are of the same cycle."""
         one, other = self.contestants[one], self.contestants[other]
-        rows.give(row, [b / a for a, b in zip(one.seconds, other.seconds)], Foreign.share([one.foreign, other.foreign]))
+        rows.give(row, [b / a for a, b in zip(one.seconds, other.seconds)], Foreign.share([one.foreign, other.foreign]),
+                  apart=max(one.apart, other.apart))
 
     def cpu(self, rows, row, one, other):
         """CPU-seconds of all turns of `one` over those of `other`."""
         one, other = self.contestants[one], self.contestants[other]
         rows.give(row, [a / b for a, b in zip(one.cpu, other.cpu)], Foreign.share([one.foreign, other.foreign]),
-                  figure=sum(one.cpu) / sum(other.cpu))
+                  figure=sum(one.cpu) / sum(other.cpu), apart=max(one.apart, other.apart))
 
     def bytes(self, rows, row, name):
         agents = self.contestants[name]

@@ -5,8 +5,8 @@ Usage: averaging_trainer.py RANK SIZE ELEMENTS SAMPLES    (CROWDSURF_DIR: the ag
 Writes "ready" once it has started. While no line comes it makes a step without samples every second: a trainer that makes none
 loses its seat. A line "rest" makes it ready for the next turn, and write "rested". A line "go" makes it train SAMPLES, and step
 until an average is there: it writes when its snapshot was published and when the average lay there (steady nanoseconds). At the
-next line it adds the average, and writes how far that is from the mean of all, beside the largest value, or "inf" where an
-averaging was given up. "whole" is the same, but the times are those before the snapshot is copied and after the average is
+next line it adds the average, and writes how far that is from the mean of all, beside the largest value, or "inf" where none
+came: the averaging was given up, perhaps here alone. "whole" is the same, but the times are those before the snapshot is copied and after the average is
 added. The values are noise times a factor, another for each rank and turn, so that changes are noise, too.
 """
 import select
@@ -19,7 +19,7 @@ from crowdsurf import Agent, Tensor
 from crowdsurf.parameters import FlatParameters
 
 STEP = 0.002        # seconds of a step: the agents, not the trainers, are to have the processors
-GIVEN_UP = 20       # seconds without an average: there will be none, and the next is due after another interval
+GIVEN_UP = 8        # seconds without an average: there will be none, and the next is due after another interval of all
 IDLE = 1            # seconds of a step while others have their turns
 TILE = 250_000      # values of noise; the vector repeats them
 TURNS = 7           # with other factors
@@ -29,6 +29,7 @@ class Stamped(FlatParameters):
     """The values of a vector, which say when they were taken and when an average came."""
 
     whole = False
+    asked = False     # a turn has begun, and its average has not come
 
     def __init__(self, vector):
         super().__init__(vector.values, len(vector.values))
@@ -47,10 +48,18 @@ class Stamped(FlatParameters):
     def add(self, inbox, outbox):
         if self.whole:
             super().add(inbox, outbox)
-        say(f"{self.published} {time.monotonic_ns()}")
-        sys.stdin.readline()  # adding takes the processors, which other agents may still need
+        if self.asked:    # not given up before it came
+            self.asked = False
+            self.tell()
+        else:
+            self.vector.dirty = True
         if not self.whole:
             super().add(inbox, outbox)
+
+    def tell(self):
+        """Until the next line: adding takes the processors, which other agents may still need."""
+        say(f"{self.published} {time.monotonic_ns()}")
+        sys.stdin.readline()
 
 
 def say(words):
@@ -97,16 +106,17 @@ def main():
             continue
         if word not in ("go", "whole"):
             return
-        parameters.whole = word == "whole"
-        outcome, until, given_up = agent.step(samples), time.monotonic() + GIVEN_UP, False
-        while not outcome.applied:
+        parameters.whole, parameters.asked = word == "whole", True
+        outcome, until = agent.step(samples), time.monotonic() + GIVEN_UP
+        while not outcome.applied and time.monotonic() < until:
             time.sleep(STEP)
-            late = time.monotonic() > until
-            if late:
-                until, given_up = time.monotonic() + GIVEN_UP, True
-            outcome = agent.step(samples if late else 0)
-        error = vector.error()
-        say(float("inf") if given_up else error)   # then the turn is repeated
+            outcome = agent.step(0)
+        error = vector.error()   # also where it is of no use: the next turn has other values
+        if parameters.asked:
+            parameters.asked = False
+            parameters.tell()
+            error = float("inf")   # then the turn is repeated
+        say(error)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ class Agents(Contestant):
         self.agents = [job.start_agent(rank, [] if rank == 0 else [0]) for rank in ranks]
         trainers = [job.start_trainer(rank, "averaging_trainer.py", rank, len(ranks), elements, self.SAMPLES) for rank in ranks]
         super().__init__(trainers, [agent.pid for agent in self.agents])
+        self.kept.append(self.sent)
 
     @classmethod
     def averaging(cls, size, compression):
@@ -115,10 +116,6 @@ class Agents(Contestant):
                 sys.exit("the agents do not find each other")
             self.rest()
             time.sleep(0.1)  # the agents tell nobody
-
-    def forget(self, turns):
-        super().forget(turns)
-        del self.sent[:turns]
 
     def run(self):
         def once():

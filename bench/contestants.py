@@ -113,6 +113,8 @@ class Contestant:
     def __init__(self, players, measured=None):
         self.players, self.measured = players, measured
         self.seconds, self.cpu, self.after = [], [], []   # of each turn; after: CPU-seconds from its end to silence
+        self.kept = [self.seconds, self.cpu, self.after]
+        self.apart = 0             # turns while the processors were apart
         self.foreign = Foreign()   # while it runs, and until it is silent
         self.peak, self.watched = 0, False   # bytes of the largest process; looked at where `watched`
 
@@ -143,9 +145,14 @@ class Contestant:
 
     def forget(self, turns):
         """The first ones warmed up."""
-        for kept in (self.seconds, self.cpu, self.after):
+        for kept in self.kept:
             del kept[:turns]
-        self.foreign = Foreign(self.foreign.pids)
+        self.apart, self.foreign = 0, Foreign(self.foreign.pids)
+
+    def drop(self):
+        """The last turn."""
+        for kept in self.kept:
+            kept.pop()
 
     def run(self):
         cpu = cpu_seconds(self.measured)

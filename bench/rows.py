@@ -4,6 +4,7 @@ import json
 import statistics
 
 QUIET = .05   # share of all processors that programs outside of the bench may use while a row is measured
+APART = .1    # share of the turns in which the processors may be further apart than their kernel says (cores.py)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +23,21 @@ class Row:
     each: list
     foreign: float        # share of all processors; nan: nobody has looked
     wanted: Wanted | None
+    apart: int = 0        # turns in which the processors were
+
+    @property
+    def why_not_judged(self):
+        if not self.foreign < QUIET:
+            return f"others used {self.foreign:.0%} of the processors"
+        if self.apart > APART * len(self.each):
+            return f"the processors were apart in {self.apart} of {len(self.each)} turns"
+        return None
 
     @property
     def verdict(self):
         if self.wanted is None:
             return "told"
-        if not self.foreign < QUIET:
+        if self.why_not_judged:
             return "not judged"
         return "ok" if self.wanted.fine(self.figure) else "MISSED"
 
@@ -38,22 +48,23 @@ class Rows:
     def __init__(self, wanted, quiet):
         self.wanted, self.quiet, self.rows = wanted, quiet, {}
 
-    def give(self, name, each, foreign, figure=None):
+    def give(self, name, each, foreign, figure=None, apart=0):
         """`each`: the figure of every cycle. The row has their median, where `figure` is not given."""
         figure = statistics.median(each) if figure is None else figure
-        row = self.rows[name] = Row(figure, list(each), foreign, self.wanted.get(name))
+        row = self.rows[name] = Row(figure, list(each), foreign, self.wanted.get(name), apart)
         if self.quiet:
             return
         words = f"{name:32} {figure:.4g}"
         if row.wanted is not None:
             words += f"   must be {row.wanted.way} {row.wanted.must}, aim {row.wanted.aim}; {row.verdict}"
             if row.verdict == "not judged":
-                words += f": others used {foreign:.0%} of the processors"
+                words += f": {row.why_not_judged}"
         print(words, flush=True)
 
     def missed(self):
         return [name for name, row in self.rows.items() if row.verdict == "MISSED"]
 
     def json(self):
-        return json.dumps({name: {"figure": row.figure, "each": row.each, "foreign_cpu": row.foreign, "verdict": row.verdict}
+        return json.dumps({name: {"figure": row.figure, "each": row.each, "foreign_cpu": row.foreign, "apart": row.apart,
+                                  "verdict": row.verdict}
                            | (dataclasses.asdict(row.wanted) if row.wanted else {}) for name, row in self.rows.items()}, indent=1)

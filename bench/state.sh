@@ -10,5 +10,6 @@ if ! dpkg-query -W -f '${db:Status-Abbrev}\n' "${packages[@]}" 2>/dev/null | awk
   apt-get update -q >&2
   DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}" >&2
 fi
-# The namespace that this command makes holds the bridge, and ends with it.
-exec unshare --net /usr/bin/python3 -B "$here/state.py" "$bin" "$@"
+# The namespaces that this command makes hold the bridge and the links' memory, and end with it, also where it is killed.
+exec unshare --net --mount bash -c 'mount -t tmpfs -o size=100% links /dev/shm && exec /usr/bin/python3 -B "$@"' _ \
+  "$here/state.py" "$bin" "$@"
