@@ -16,8 +16,10 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "base/check.h"
+#include "worker/core/vector/kernels.h"
 #include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {
@@ -26,12 +28,27 @@ namespace crowdsurf::worker {
 template <class Scalar>
 void ChangeOf(std::span<const Scalar> snapshot, std::span<const Scalar> base,
               std::span<const Scalar> rest, std::span<Scalar> out) {
+  if constexpr (std::is_same_v<Scalar, float>) return ChangeFloats(snapshot, base, rest, out);
   CHECK_EQ(snapshot.size(), base.size());
   CHECK_EQ(snapshot.size(), out.size());
   CHECK(rest.empty() || rest.size() == out.size());
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = snapshot[i] - base[i];
     if (!rest.empty()) out[i] += rest[i];
+  }
+}
+
+// rest = c - Q(c). A change beyond all finite numbers was sent as the largest of them, and leaves
+// nothing. Pre: equally long.
+template <class Scalar>
+void LeaveOf(std::span<const Scalar> change, std::span<const Scalar> travelled,
+             std::span<Scalar> rest) {
+  if constexpr (std::is_same_v<Scalar, float>) return LeaveFloats(change, travelled, rest);
+  CHECK_EQ(change.size(), rest.size());
+  CHECK_EQ(travelled.size(), rest.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const Scalar left = change[i] - travelled[i];
+    rest[i] = std::isfinite(left) ? left : Scalar{0};
   }
 }
 
@@ -53,11 +70,7 @@ void KeepRest(RestBefore before, std::span<const Scalar> snapshot, std::span<con
         before == RestBefore::kKept ? std::span<const Scalar>(rests) : std::span<const Scalar>(),
         change);
     RoundAsWire<Scalar>(WireFormat::kInt8, change, std::span(travelled).first(count));
-    for (size_t i = 0; i < count; ++i) {
-      // A change beyond all finite numbers was sent as the largest of them, and leaves nothing.
-      const Scalar left = change[i] - travelled[i];
-      rests[i] = std::isfinite(left) ? left : Scalar{0};
-    }
+    LeaveOf<Scalar>(change, std::span(travelled).first(count), rests);
   }
 }
 

@@ -24,14 +24,16 @@ constexpr uint32_t kLeastScale = 0x00800000u;  // the least normal float: produc
 constexpr uint32_t kLargestScale = 0x7C010200u;
 constexpr uint32_t kDroppedBits = 0x7Fu;  // of 24 significant bits, 17 stay
 
-// Of a block whose largest magnitude has these bits; 0: all its values are zero.
+// Of a block whose largest magnitude has these bits; 0: all its values are
+// zero.
 inline uint32_t ScaleOf(uint32_t largest) {
   const uint32_t scale = std::bit_cast<uint32_t>(std::bit_cast<float>(largest) / 127.0f);
   if (scale < kLeastScale) return 0;
   return std::min((scale + kDroppedBits) & ~kDroppedBits, kLargestScale);
 }
 
-// The bits of |v| as finite values have them: magnitudes are ordered as signed integers.
+// The bits of |v| as finite values have them: magnitudes are ordered as signed
+// integers.
 template <class D>
 hn::VFromD<hn::RebindToSigned<D>> Magnitude(D df, hn::VFromD<D> v) {
   const hn::RebindToSigned<D> di;
@@ -41,17 +43,48 @@ hn::VFromD<hn::RebindToSigned<D>> Magnitude(D df, hn::VFromD<D> v) {
   return hn::IfThenElse(hn::Gt(bits, hn::Set(di, 0x7F800000)), hn::Zero(di), finite);
 }
 
-inline uint32_t LargestOf(const float* in, size_t count) {
+// How the values of a block are read: as they are where all of them are finite,
+// or made finite.
+struct AsTheyAre {
+  template <class D>
+  static hn::VFromD<hn::RebindToSigned<D>> Bits(D df, hn::VFromD<D> v) {
+    const hn::RebindToSigned<D> di;
+    (void)df;
+    return hn::And(hn::BitCast(di, v), hn::Set(di, 0x7FFFFFFF));
+  }
+  template <class D>
+  static hn::VFromD<D> Value(D, hn::VFromD<D> v) {
+    return v;
+  }
+};
+struct MadeFinite {
+  template <class D>
+  static hn::VFromD<hn::RebindToSigned<D>> Bits(D df, hn::VFromD<D> v) {
+    return Magnitude(df, v);
+  }
+  template <class D>
+  static hn::VFromD<D> Value(D df, hn::VFromD<D> v) {
+    const hn::RebindToSigned<D> di;
+    const auto sign = hn::And(hn::BitCast(di, v), hn::Set(di, INT32_MIN));
+    return hn::BitCast(df, hn::Or(Magnitude(df, v), sign));
+  }
+};
+
+// The bits of the largest magnitude. As they are, it is above kMostFinite where
+// one is not finite.
+constexpr uint32_t kMostFinite = 0x7F7FFFFFu;
+template <class Read>
+HWY_INLINE uint32_t LargestOf(Read, const float* in, size_t count) {
   const hn::ScalableTag<float> df;
   const hn::ScalableTag<int32_t> di;
   const hn::CappedTag<float, 1> one;
   auto worst = hn::Zero(di);
   size_t i = 0;
   for (; i + hn::Lanes(df) <= count; i += hn::Lanes(df))
-    worst = hn::Max(worst, Magnitude(df, hn::LoadU(df, in + i)));
+    worst = hn::Max(worst, Read::Bits(df, hn::LoadU(df, in + i)));
   int32_t largest = hn::GetLane(hn::MaxOfLanes(di, worst));
   for (; i < count; ++i)
-    largest = std::max(largest, hn::GetLane(Magnitude(one, hn::LoadU(one, in + i))));
+    largest = std::max(largest, hn::GetLane(Read::Bits(one, hn::LoadU(one, in + i))));
   return static_cast<uint32_t>(largest);
 }
 
@@ -65,8 +98,9 @@ HWY_INLINE void ForEach(size_t count, Body body) {
   for (; i < count; ++i) body(one, i);
 }
 
-// A number of the place and the key, in (-1/2, 1/2): 16 bits of lowbias32 (Wellons 2018). So few,
-// and centred, that its sum with any q is exact: what is on a step stays there.
+// A number of the place and the key, in (-1/2, 1/2): 16 bits of lowbias32
+// (Wellons 2018). So few, and centred, that its sum with any q is exact: what
+// is on a step stays there.
 template <class D>
 hn::VFromD<D> DitherOf(D d, uint32_t key, uint32_t place) {
   const hn::RebindToUnsigned<D> du;
@@ -98,20 +132,19 @@ struct Dithered {
   }
 };
 
-template <class Move>
-HWY_INLINE void Quantize(const float* in, float scale, const Move& move, int8_t* out,
+template <class Read, class Move>
+HWY_INLINE void Quantize(Read, const float* in, float scale, const Move& move, uint8_t* out,
                          size_t count) {
   ForEach(count, [&](auto d, size_t i) HWY_ATTR {
-    const hn::RebindToSigned<decltype(d)> di;
-    const hn::Rebind<int8_t, decltype(d)> d8;
-    const auto value = hn::LoadU(d, in + i);
-    const auto sign = hn::And(hn::BitCast(di, value), hn::Set(di, INT32_MIN));
-    const auto clean = hn::BitCast(d, hn::Or(Magnitude(d, value), sign));
-    // 1.5 2^23 puts the binary point behind a float's last bit, and the addition rounds.
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::Rebind<uint8_t, decltype(d)> d8;
+    const auto value = Read::Value(d, hn::LoadU(d, in + i));
+    // 1.5 2^23 puts the binary point behind a float's last bit, and the
+    // addition rounds.
     const auto magic = hn::Set(d, 12582912.0f);
-    const auto rounded = hn::Add(move(d, hn::Div(clean, hn::Set(d, scale)), i), magic);
-    const auto q = hn::Sub(hn::BitCast(di, rounded), hn::BitCast(di, magic));
-    hn::StoreU(hn::DemoteTo(d8, q), d8, out + i);
+    const auto rounded = hn::Add(move(d, hn::Div(value, hn::Set(d, scale)), i), magic);
+    const auto q = hn::Sub(hn::BitCast(du, rounded), hn::BitCast(du, magic));
+    hn::StoreU(hn::TruncateTo(d8, q), d8, out + i);
   });
 }
 
@@ -140,15 +173,26 @@ inline float ReadScale(const uint8_t* from) {
   return scale;
 }
 
+// A block that begins with its scale.
+template <class Read, class Move>
+HWY_INLINE void EncodeBlock(Read read, const float* in, uint32_t largest, const Move& move,
+                            uint8_t* scale, uint8_t* q, size_t count) {
+  const uint32_t bits = ScaleOf(largest);
+  std::memcpy(scale, &bits, sizeof bits);
+  if (bits == 0) return (void)std::memset(q, 0, count);
+  Quantize(read, in, std::bit_cast<float>(bits), move, q, count);
+}
+
 template <class MoveAt>
 HWY_INLINE void Encode(const float* in, uint8_t* out, size_t count, const MoveAt& move_at) {
   std::memcpy(out, &kInt8Mark, sizeof kInt8Mark);
   ForEachBlock(out, count, [&](uint8_t* scale, uint8_t* q, size_t begin, size_t values) HWY_ATTR {
-    const uint32_t bits = ScaleOf(LargestOf(in + begin, values));
-    std::memcpy(scale, &bits, sizeof bits);
-    if (bits == 0) return (void)std::memset(q, 0, values);
-    Quantize(in + begin, std::bit_cast<float>(bits), move_at(begin), reinterpret_cast<int8_t*>(q),
-             values);
+    const float* const block = in + begin;
+    const uint32_t largest = LargestOf(AsTheyAre(), block, values);
+    if (HWY_LIKELY(largest <= kMostFinite))
+      return EncodeBlock(AsTheyAre(), block, largest, move_at(begin), scale, q, values);
+    EncodeBlock(MadeFinite(), block, LargestOf(MadeFinite(), block, values), move_at(begin), scale,
+                q, values);
   });
   if (count % 2 == 1) out[Int8Bytes(count) - 1] = 0;
 }
@@ -186,8 +230,8 @@ void AddInt8(float weight, const uint8_t* in, float* acc, size_t count) {
                });
 }
 
-// With a scale the values reach 127 on one side or the other, and none is -128; without they are
-// zeros.
+// With a scale the values reach 127 on one side or the other, and none is -128;
+// without they are zeros.
 inline bool ValuesFit(uint32_t scale, const int8_t* q, size_t count) {
   const hn::ScalableTag<int8_t> d;
   auto low = hn::Zero(d);

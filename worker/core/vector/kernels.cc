@@ -73,15 +73,19 @@ hn::VFromD<D> WidenFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
 template <class D>
 auto NarrowToFloat16(D df, hn::VFromD<D> v) {
   const hn::Rebind<uint16_t, D> du16;
-  const auto infinity = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7F800000u));
-  const auto nan = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7FC00000u));
-  const auto magnitude = hn::Abs(v);
-  // What rounds past the largest finite value is held there; a NaN becomes the quiet one.
-  const auto held = hn::Min(magnitude, hn::Set(df, 65504.0F));
-  const auto special = hn::IfThenElse(hn::Eq(magnitude, infinity), infinity, nan);
-  const auto out = hn::IfThenElse(hn::Lt(magnitude, infinity), held, special);
   const hn::Rebind<hwy::float16_t, D> df16;
-  return hn::BitCast(du16, hn::DemoteTo(df16, hn::CopySign(out, v)));
+  const auto infinity = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7F800000u));
+  const auto magnitude = hn::Abs(v);
+  // What rounds past the largest finite value is held there.
+  const auto most = hn::Set(df, 65504.0F);
+  const auto held = hn::Min(hn::Max(v, hn::Neg(most)), most);
+  const auto finite = hn::Lt(magnitude, infinity);
+  if (HWY_LIKELY(hn::AllTrue(df, finite))) return hn::BitCast(du16, hn::DemoteTo(df16, held));
+  // A NaN becomes the quiet one.
+  const auto nan = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7FC00000u));
+  const auto special = hn::IfThenElse(hn::Eq(magnitude, infinity), infinity, nan);
+  const auto out = hn::IfThenElse(finite, held, hn::CopySign(special, v));
+  return hn::BitCast(du16, hn::DemoteTo(df16, out));
 }
 #else
 // Giesen's widening: shift the fields into place, re-bias, and let one float subtraction normalise
@@ -145,7 +149,7 @@ hn::VFromD<D> WidenBFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
 // As the integer NarrowToFloat16, with 16 dropped bits. The exponents are those of float32, so
 // subnormals need nothing.
 template <class D>
-auto NarrowToBFloat16(D df, hn::VFromD<D> v) {
+auto NarrowLargeToBFloat16(D df, hn::VFromD<D> v) {
   (void)df;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -163,6 +167,23 @@ auto NarrowToBFloat16(D df, hn::VFromD<D> v) {
       hn::RebindMask(du, hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 0x7F800000)));
   const auto out = hn::IfThenElse(is_finite, finite, special);
   return hn::DemoteTo(du16, hn::BitCast(di, hn::Or(out, sign)));
+}
+
+template <class D>
+auto NarrowToBFloat16(D df, hn::VFromD<D> v) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint16_t, D> du16;
+  const auto bits = hn::BitCast(du, v);
+  const auto magnitude = hn::BitCast(di, hn::And(bits, hn::Set(du, 0x7FFFFFFFu)));
+  // None rounds past the largest finite value, nor is one infinite or a NaN: nothing is carried
+  // into the sign.
+  if (HWY_LIKELY(hn::AllTrue(di, hn::Lt(magnitude, hn::Set(di, 0x7F7F8000))))) {
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
+    return hn::DemoteTo(du16, hn::BitCast(di, hn::ShiftRight<16>(rounded)));
+  }
+  return NarrowLargeToBFloat16(df, v);
 }
 
 struct AsFloat32 {
@@ -245,6 +266,24 @@ void ScaleAll(float factor, float* x, size_t n) {
   });
 }
 
+void ChangeWithout(const float* x, const float* base, float* out, size_t n) {
+  ForEach(n, [&](auto d, size_t i) HWY_ATTR {
+    hn::StoreU(hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, base + i)), d, out + i);
+  });
+}
+void ChangeWith(const float* x, const float* base, const float* rest, float* out, size_t n) {
+  ForEach(n, [&](auto d, size_t i) HWY_ATTR {
+    const auto change = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, base + i));
+    hn::StoreU(hn::Add(change, hn::LoadU(d, rest + i)), d, out + i);
+  });
+}
+void LeaveFinite(const float* change, const float* travelled, float* rest, size_t n) {
+  ForEach(n, [&](auto d, size_t i) HWY_ATTR {
+    const auto left = hn::Sub(hn::LoadU(d, change + i), hn::LoadU(d, travelled + i));
+    hn::StoreU(hn::IfThenElseZero(hn::IsFinite(left), left), d, rest + i);
+  });
+}
+
 // A value is finite when its exponent field is not all ones. The worst lane is kept as a maximum,
 // so that there is one test at the end.
 template <class Word>
@@ -284,6 +323,9 @@ HWY_EXPORT(NarrowBFloat16);
 HWY_EXPORT(WidenFloat16s);
 HWY_EXPORT(WidenBFloat16s);
 HWY_EXPORT(ScaleAll);
+HWY_EXPORT(ChangeWithout);
+HWY_EXPORT(ChangeWith);
+HWY_EXPORT(LeaveFinite);
 HWY_EXPORT(Finite32);
 HWY_EXPORT(Finite16);
 
@@ -327,6 +369,23 @@ void AddWeightedBFloat16(std::span<const float> weights, std::span<const ByteVie
 }
 void Scale(float factor, std::span<float> x) {
   HWY_DYNAMIC_DISPATCH(ScaleAll)(factor, x.data(), x.size());
+}
+void ChangeFloats(std::span<const float> x, std::span<const float> base,
+                  std::span<const float> rest, std::span<float> out) {
+  CHECK_EQ(x.size(), out.size());
+  CHECK_EQ(base.size(), out.size());
+  if (rest.empty()) {
+    HWY_DYNAMIC_DISPATCH(ChangeWithout)(x.data(), base.data(), out.data(), out.size());
+    return;
+  }
+  CHECK_EQ(rest.size(), out.size());
+  HWY_DYNAMIC_DISPATCH(ChangeWith)(x.data(), base.data(), rest.data(), out.data(), out.size());
+}
+void LeaveFloats(std::span<const float> change, std::span<const float> travelled,
+                 std::span<float> rest) {
+  CHECK_EQ(change.size(), rest.size());
+  CHECK_EQ(travelled.size(), rest.size());
+  HWY_DYNAMIC_DISPATCH(LeaveFinite)(change.data(), travelled.data(), rest.data(), rest.size());
 }
 void ToFloat16(std::span<const float> in, std::span<uint8_t> out) {
   CHECK_EQ(out.size(), 2 * in.size());

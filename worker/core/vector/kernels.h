@@ -29,6 +29,15 @@ void AddWeightedBFloat16(std::span<const float> weights, std::span<const ByteVie
 // x[i] = x[i] * factor.
 void Scale(float factor, std::span<float> x);
 
+// out[i] = x[i] - base[i] + rest[i], rounded after each; without `rest` where that is empty. Pre:
+// the others are equally long. `rest` may be `out`.
+void ChangeFloats(std::span<const float> x, std::span<const float> base,
+                  std::span<const float> rest, std::span<float> out);
+
+// rest[i] = change[i] - travelled[i], or 0 where that is not finite. Pre: equally long.
+void LeaveFloats(std::span<const float> change, std::span<const float> travelled,
+                 std::span<float> rest);
+
 // float32 to 16 bits, round to nearest, ties to even. A finite value beyond the format's largest
 // becomes the largest with its sign (65504; 3.3895e38): one big parameter must not turn a mean into
 // infinity. Infinity stays infinity; a NaN becomes the quiet NaN with its sign. Pre: out.size() ==

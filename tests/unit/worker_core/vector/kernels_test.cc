@@ -260,6 +260,46 @@ TEST(KernelsTest, UnalignedWireBytesGiveTheSameBits) {
   });
 }
 
+TEST(KernelsTest, AChangeIsRoundedAfterEachStepOnEveryTarget) {
+  OnEveryTarget([] {
+    Rng rng(12);
+    for (size_t count = 0; count < 70; ++count) {
+      const std::vector<float> x = Normals(count, rng), base = Normals(count, rng);
+      std::vector<float> rest = Normals(count, rng), without(count), with(count), want = without;
+      ChangeFloats(x, base, {}, without);
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(Bits(without[i]), Bits(x[i] - base[i]));
+      ChangeFloats(x, base, rest, with);
+      for (size_t i = 0; i < count; ++i) {
+        volatile float change = x[i] - base[i];
+        want[i] = change + rest[i];
+      }
+      ASSERT_EQ(with, want);
+      ChangeFloats(x, base, rest, rest);
+      ASSERT_EQ(rest, want);
+    }
+  });
+}
+
+TEST(KernelsTest, WhatIsLeftIsZeroWhereItIsNotFinite) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  OnEveryTarget([&] {
+    for (size_t count = 1; count < 40; ++count) {
+      for (size_t bad = 0; bad < count; ++bad) {
+        for (const auto& [c, q] : {std::pair(kLargest, -kLargest), std::pair(infinity, 1.0F),
+                                   std::pair(-infinity, 0.0F), std::pair(nan, 2.0F)}) {
+          std::vector<float> change(count, 3.5F), travelled(count, 1.25F), rest(count, -1);
+          change[bad] = c;
+          travelled[bad] = q;
+          LeaveFloats(change, travelled, rest);
+          for (size_t i = 0; i < count; ++i) ASSERT_EQ(rest[i], i == bad ? 0.0F : 2.25F);
+        }
+      }
+    }
+  });
+}
+
 TEST(KernelsTest, ScaleRoundsOnce) {
   Rng rng(11);
   const std::vector<float> x = Normals(133, rng);
