@@ -246,8 +246,8 @@ inline bool ValuesFit(uint32_t scale, const int8_t* q, size_t count) {
   HWY_ALIGN int8_t highs[HWY_MAX_BYTES];
   hn::Store(low, d, lows);
   hn::Store(high, d, highs);
-  int least = *std::min_element(lows, lows + hn::Lanes(d));
-  int most = *std::max_element(highs, highs + hn::Lanes(d));
+  int least = std::min<int>(INT8_MAX, *std::min_element(lows, lows + hn::Lanes(d)));
+  int most = std::max<int>(INT8_MIN, *std::max_element(highs, highs + hn::Lanes(d)));
   for (; i < count; ++i) {
     least = std::min<int>(least, q[i]);
     most = std::max<int>(most, q[i]);

@@ -38,7 +38,7 @@ inline constexpr size_t kTensorHeaderBytes = 48;
 // that the kernel makes for an MTU of 1,500: 45 segments of 1,448 bytes each. With 128 KiB it took
 // a third, small one.
 inline constexpr size_t kChunkElements = 32'512;
-static_assert(kTensorHeaderBytes + 4 * kChunkElements + 9 * 22 <= size_t{2} * 45 * 1448);
+static_assert(kTensorHeaderBytes + 4 * kChunkElements + size_t{9} * 22 <= size_t{2} * 45 * 1448);
 // A state piece of 1 MiB and its envelope; chunks of a round are smaller.
 inline constexpr size_t kMaxTensorPayload = (1 << 20) + 4096;
 inline constexpr size_t kMaxTensorHello = 1024;

@@ -223,6 +223,7 @@ TEST(KernelsTest, ManyInputsAreAddedOneAfterTheOtherOnEveryTarget) {
           }
         }
         std::vector<ByteView> whole;
+        whole.reserve(inputs);
         for (const auto& each : values) whole.push_back(Wire(each));
         AddWeightedFloat32(weights, whole, got[0]);
         AddWeightedFloat16(weights, std::vector<ByteView>(halves.begin(), halves.end()), got[1]);
