@@ -143,8 +143,9 @@ class Part:
         """What each contestant took. GB are what an all-reduce sends at least."""
         for name, contestant in self.contestants.items():
             share, gigabytes = Foreign.share([contestant.foreign]), self.ideal * 1e-9
-            rows.give(f"{part}.{name}.seconds", contestant.seconds, share)
-            rows.give(f"{part}.{name}.cpu_per_gb", [cpu / gigabytes for cpu in contestant.cpu], share)
+            apart = contestant.apart
+            rows.give(f"{part}.{name}.seconds", contestant.seconds, share, apart=apart)
+            rows.give(f"{part}.{name}.cpu_per_gb", [cpu / gigabytes for cpu in contestant.cpu], share, apart=apart)
             if isinstance(contestant, Agents):
                 rows.give(f"{part}.{name}.wrong", [contestant.wrong], share)
             if contestant.after:

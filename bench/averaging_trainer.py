@@ -6,8 +6,8 @@ Writes "ready" once it has started. While no line comes it makes a step without 
 loses its seat. A line "rest" makes it ready for the next turn, and write "rested". A line "go" makes it train SAMPLES, and step
 until an average is there: it writes when its snapshot was published and when the average lay there (steady nanoseconds). At the
 next line it adds the average, and writes how far that is from the mean of all, beside the largest value, or "inf" where none
-came: the averaging was given up, perhaps here alone. "whole" is the same, but the times are those before the snapshot is copied and after the average is
-added. The values are noise times a factor, another for each rank and turn, so that changes are noise, too.
+came: the averaging was given up, perhaps here alone. "whole" is the same, but the times are those before the snapshot is copied
+and after the average is added. The values are noise times a factor, another for each rank and turn, so that changes are noise, too.
 """
 import select
 import sys

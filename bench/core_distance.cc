@@ -4,6 +4,7 @@
 //
 // Usage: bench_core_distance SECONDS. It ends with its reader. As root it takes the processors from
 // other programs, for a tenth of a millisecond each.
+//
 // A hypervisor may move its virtual processors: what the kernel believes to share a cache does then
 // not, and a line takes six times as long (bench/cores.py).
 #include <pthread.h>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int kTrips = 300;
 constexpr int kRounds = 2;         // the least counts: a thread may have to wait for its processor
-constexpr size_t kProcessors = 8;  // looked at, for each takes a millisecond
+constexpr size_t kProcessors = 8;  // looked at: each takes a tenth of a millisecond
 
 struct alignas(128) Line {  // with the neighbour that a processor fetches, too
   std::atomic<int> value{0};

@@ -20,7 +20,7 @@ class Cores:
     def __init__(self, binaries, patience):
         self.patience = patience
         self.process = subprocess.Popen([binaries / "bench_core_distance", str(LOOK)], stdout=subprocess.PIPE, text=True)
-        self.began = self.last_apart = time.monotonic()   # nobody has looked before
+        self.last_apart = time.monotonic()   # nobody has looked before
         threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
@@ -29,6 +29,8 @@ class Cores:
                 self.last_apart = time.monotonic()
 
     def near_since(self, when):
+        if self.process.poll() is not None:
+            raise RuntimeError("bench_core_distance has ended")   # silence would say that they are near
         return self.last_apart < when
 
     def await_near(self):

@@ -41,9 +41,9 @@ void ChangeOf(std::span<const Scalar> snapshot, std::span<const Scalar> base,
 // rest = c - Q(c). A change beyond all finite numbers was sent as the largest of them, and leaves
 // nothing. Pre: equally long.
 template <class Scalar>
-void LeaveOf(std::span<const Scalar> change, std::span<const Scalar> travelled,
-             std::span<Scalar> rest) {
-  if constexpr (std::is_same_v<Scalar, float>) return LeaveFloats(change, travelled, rest);
+void RestOf(std::span<const Scalar> change, std::span<const Scalar> travelled,
+            std::span<Scalar> rest) {
+  if constexpr (std::is_same_v<Scalar, float>) return RestFloats(change, travelled, rest);
   CHECK_EQ(change.size(), rest.size());
   CHECK_EQ(travelled.size(), rest.size());
   for (size_t i = 0; i < rest.size(); ++i) {
@@ -70,7 +70,7 @@ void KeepRest(RestBefore before, std::span<const Scalar> snapshot, std::span<con
         before == RestBefore::kKept ? std::span<const Scalar>(rests) : std::span<const Scalar>(),
         change);
     RoundAsWire<Scalar>(WireFormat::kInt8, change, std::span(travelled).first(count));
-    LeaveOf<Scalar>(change, std::span(travelled).first(count), rests);
+    RestOf<Scalar>(change, std::span(travelled).first(count), rests);
   }
 }
 

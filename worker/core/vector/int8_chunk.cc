@@ -11,6 +11,8 @@
 #include <hwy/foreach_target.h>  // NOLINT: compiles the rest of this file once per instruction set
 #include <hwy/highway.h>
 
+#include "worker/core/vector/float_lanes.inc"
+
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
 HWY_BEFORE_NAMESPACE();
@@ -24,16 +26,14 @@ constexpr uint32_t kLeastScale = 0x00800000u;  // the least normal float: produc
 constexpr uint32_t kLargestScale = 0x7C010200u;
 constexpr uint32_t kDroppedBits = 0x7Fu;  // of 24 significant bits, 17 stay
 
-// Of a block whose largest magnitude has these bits; 0: all its values are
-// zero.
+// Of a block whose largest magnitude has these bits; 0: all its values are zero.
 inline uint32_t ScaleOf(uint32_t largest) {
   const uint32_t scale = std::bit_cast<uint32_t>(std::bit_cast<float>(largest) / 127.0f);
   if (scale < kLeastScale) return 0;
   return std::min((scale + kDroppedBits) & ~kDroppedBits, kLargestScale);
 }
 
-// The bits of |v| as finite values have them: magnitudes are ordered as signed
-// integers.
+// The bits of |v| as finite values have them: magnitudes are ordered as signed integers.
 template <class D>
 hn::VFromD<hn::RebindToSigned<D>> Magnitude(D df, hn::VFromD<D> v) {
   const hn::RebindToSigned<D> di;
@@ -43,8 +43,7 @@ hn::VFromD<hn::RebindToSigned<D>> Magnitude(D df, hn::VFromD<D> v) {
   return hn::IfThenElse(hn::Gt(bits, hn::Set(di, 0x7F800000)), hn::Zero(di), finite);
 }
 
-// How the values of a block are read: as they are where all of them are finite,
-// or made finite.
+// How the values of a block are read: as they are where all of them are finite, or made finite.
 struct AsTheyAre {
   template <class D>
   static hn::VFromD<hn::RebindToSigned<D>> Bits(D df, hn::VFromD<D> v) {
@@ -70,8 +69,7 @@ struct MadeFinite {
   }
 };
 
-// The bits of the largest magnitude. As they are, it is above kMostFinite where
-// one is not finite.
+// The bits of the largest magnitude. As they are, it is above kMostFinite where one is not finite.
 constexpr uint32_t kMostFinite = 0x7F7FFFFFu;
 template <class Read>
 HWY_INLINE uint32_t LargestOf(Read, const float* in, size_t count) {
@@ -88,19 +86,8 @@ HWY_INLINE uint32_t LargestOf(Read, const float* in, size_t count) {
   return static_cast<uint32_t>(largest);
 }
 
-// Calls body(tag, index) over whole vectors, then element by element.
-template <class Body>
-HWY_INLINE void ForEach(size_t count, Body body) {
-  const hn::ScalableTag<float> whole;
-  const hn::CappedTag<float, 1> one;
-  size_t i = 0;
-  for (; i + hn::Lanes(whole) <= count; i += hn::Lanes(whole)) body(whole, i);
-  for (; i < count; ++i) body(one, i);
-}
-
-// A number of the place and the key, in (-1/2, 1/2): 16 bits of lowbias32
-// (Wellons 2018). So few, and centred, that its sum with any q is exact: what
-// is on a step stays there.
+// A number of the place and the key, in (-1/2, 1/2): 16 bits of lowbias32 (Wellons 2018). So few,
+// and centred, that its sum with any q is exact: what is on a step stays there.
 template <class D>
 hn::VFromD<D> DitherOf(D d, uint32_t key, uint32_t place) {
   const hn::RebindToUnsigned<D> du;
@@ -139,8 +126,7 @@ HWY_INLINE void Quantize(Read, const float* in, float scale, const Move& move, u
     const hn::RebindToUnsigned<decltype(d)> du;
     const hn::Rebind<uint8_t, decltype(d)> d8;
     const auto value = Read::Value(d, hn::LoadU(d, in + i));
-    // 1.5 2^23 puts the binary point behind a float's last bit, and the
-    // addition rounds.
+    // 1.5 2^23 puts the binary point behind a float's last bit, and the addition rounds.
     const auto magic = hn::Set(d, 12582912.0f);
     const auto rounded = hn::Add(move(d, hn::Div(value, hn::Set(d, scale)), i), magic);
     const auto q = hn::Sub(hn::BitCast(du, rounded), hn::BitCast(du, magic));

@@ -35,8 +35,8 @@ void ChangeFloats(std::span<const float> x, std::span<const float> base,
                   std::span<const float> rest, std::span<float> out);
 
 // rest[i] = change[i] - travelled[i], or 0 where that is not finite. Pre: equally long.
-void LeaveFloats(std::span<const float> change, std::span<const float> travelled,
-                 std::span<float> rest);
+void RestFloats(std::span<const float> change, std::span<const float> travelled,
+                std::span<float> rest);
 
 // float32 to 16 bits, round to nearest, ties to even. A finite value beyond the format's largest
 // becomes the largest with its sign (65504; 3.3895e38): one big parameter must not turn a mean into

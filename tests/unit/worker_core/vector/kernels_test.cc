@@ -293,7 +293,7 @@ TEST(KernelsTest, WhatIsLeftIsZeroWhereItIsNotFinite) {
           std::vector<float> change(count, 3.5F), travelled(count, 1.25F), rest(count, -1);
           change[bad] = c;
           travelled[bad] = q;
-          LeaveFloats(change, travelled, rest);
+          RestFloats(change, travelled, rest);
           for (size_t i = 0; i < count; ++i) ASSERT_EQ(rest[i], i == bad ? 0.0F : 2.25F);
         }
       }
