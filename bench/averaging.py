@@ -21,7 +21,8 @@ fp32     A6.fp32, A6.trainer: speed over hivemind 1.1.12, both encrypt; matchmak
 int8     A6.int8: the same, both with 8 bits
 step     steps that sleep 100 ms, 25 M parameters, an averaging every 50: by how much they are slowed
 Also PART.NAME.seconds, .cpu_per_gb, .cpu_per_gb_after (what goes on after a turn) of each contestant, and of agents .wrong: averages
-that lacked a member that was slow, of turns that were repeated. --beside lets agents of
+that lacked a member that was slow, of turns that were repeated. And .busiest_per_gb: CPU-seconds of an agent's busiest thread for
+each GB that it sends, which is its bound where it has processors enough. --beside lets agents of
 another build take turns in m4, m8 and tls: PART.beside is the speed of ours over theirs.
 """
 import argparse

@@ -148,5 +148,7 @@ class Part:
             rows.give(f"{part}.{name}.cpu_per_gb", [cpu / gigabytes for cpu in contestant.cpu], share, apart=apart)
             if isinstance(contestant, Agents):
                 rows.give(f"{part}.{name}.wrong", [contestant.wrong], share)
+                of_one = gigabytes / self.size
+                rows.give(f"{part}.{name}.busiest_per_gb", [cpu / of_one for cpu in contestant.busiest], share, apart=apart)
             if contestant.after:
                 rows.give(f"{part}.{name}.cpu_per_gb_after", [cpu / gigabytes for cpu in contestant.after], share)

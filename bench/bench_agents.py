@@ -2,13 +2,14 @@
 import json
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 
-from contestants import PATIENCE, Contestant, Player
+from contestants import PATIENCE, Contestant, Player, thread_seconds
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEER, TENSOR, HTTP = 7001, 7002, 7003  # ports
@@ -97,11 +98,12 @@ class Agents(Contestant):
 
     def __init__(self, job, elements, tolerance):
         self.job, self.tolerance, self.sent, self.wrong = job, tolerance, [], 0
+        self.busiest = []   # of each turn, CPU-seconds of the thread that had most to do, on average over the agents
         ranks = range(len(job.network.hosts))
         self.agents = [job.start_agent(rank, [] if rank == 0 else [0]) for rank in ranks]
         trainers = [job.start_trainer(rank, "averaging_trainer.py", rank, len(ranks), elements, self.SAMPLES) for rank in ranks]
         super().__init__(trainers, [agent.pid for agent in self.agents])
-        self.kept.append(self.sent)
+        self.kept += [self.sent, self.busiest]
 
     @classmethod
     def averaging(cls, size, compression):
@@ -119,10 +121,13 @@ class Agents(Contestant):
 
     def run(self):
         def once():
-            sent = self.job.network.sent_bytes()
+            sent, threads = self.job.network.sent_bytes(), [thread_seconds(agent.pid) for agent in self.agents]
             Contestant.run(self)
             self.sent.append(self.job.network.sent_bytes() - sent)
-        self.until_right(once, (self.seconds, self.cpu, self.sent))
+            busiest = [max(after - before.get(thread, 0) for thread, after in thread_seconds(agent.pid).items())
+                       for agent, before in zip(self.agents, threads)]
+            self.busiest.append(statistics.mean(busiest))
+        self.until_right(once, (self.seconds, self.cpu, self.sent, self.busiest))
 
     def until_right(self, once, told):
         """Runs a turn again, and forgets what was `told` of it, where an average was wrong."""

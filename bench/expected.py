@@ -23,8 +23,9 @@ def sent_gb(parameters, wire_bytes, members, rounds=1):
 
 def bounds(parameters, wire_bytes, members, gbit, rounds=1, together=1, cores=2):
     """Seconds by what bounds them. The work is pipelined, so the largest is the time. `together` members share a machine."""
+    io_threads = 2 if cores >= 4 else 1
     sent, as_float32 = sent_gb(parameters, wire_bytes, members, rounds), sent_gb(parameters, 4, members, rounds)
-    return {"link": 8 * sent / (WIRE_SHARE * gbit), "I/O thread": IO_THREAD * sent, "host thread": HOST_THREAD * as_float32,
+    return {"link": 8 * sent / (WIRE_SHARE * gbit), "I/O thread": IO_THREAD * sent / io_threads, "host thread": HOST_THREAD * as_float32,
             "processors": together * AGENT_CPU * sent / cores}
 
 

@@ -32,6 +32,10 @@ class ExpectedTest(unittest.TestCase):
     def test_the_page_has_the_computed_table(self):
         self.assertIn(run("--table").stdout, PAGE.read_text())
 
+    def test_from_four_processors_on_two_threads_share_the_bytes(self):
+        one, two = (seconds("--parameters", "1e9", "--cores", cores)["I/O thread"] for cores in ("3", "4"))
+        self.assertAlmostEqual(one, 2 * two, places=2)
+
     def test_the_bytes_are_those_of_an_all_reduce(self):
         members, chunks = 4, 800
         sent = sent_by(1, chunks, 32768 * 4, members)

@@ -35,6 +35,8 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
   app.add_option("--advertise", options.advertise, "Host that peers dial (default: --listen)");
   app.add_option("--peer-port", options.peer_port, "gRPC; 0: any free one");
   app.add_option("--tensor-port", options.tensor_port, "Tensor bytes; 0: any free one");
+  app.add_option("--tensor-threads", options.tensor_threads,
+                 "Threads that send and receive tensors; 0: one, or two from four processors on");
   app.add_option("--http-port", options.http_port, "Health and metrics; 0: any free one");
   app.add_option("--signer", options.signer, "https://host:port of the certificate signer");
   app.add_option("--capacity", options.capacity, "Spot or OnDemand")->capture_default_str();

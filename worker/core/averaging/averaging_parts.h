@@ -4,10 +4,10 @@
 // the trainer. The host says when a piece of work begins and ends; threads work at the same time,
 // so work overlaps. Two waits fill what no work fills. With `whole` for the time of the averaging:
 //   whole = kWaitTrainer + kWaitPeers + (time in which at least one work went on)
-// Work of one thread never overlaps, so each work is at most `whole`, and so is the sum of the work
-// of one thread. One averaging is timed at a time, as the core has one: a new request replaces it.
-// Work beside no averaging is not counted. Pure; single sequence; instants never go back. O(1).
-// Source: docs/data-plane.md.
+// A kind of work that goes on in two threads counts once. So each is at most `whole`, and so is the
+// sum of what one thread alone does. One averaging is timed at a time, as the core has one: a new
+// request replaces it. Work beside no averaging is not counted. Pure; single sequence; instants
+// never go back. O(1). Source: docs/data-plane.md.
 #pragma once
 
 #include <array>

@@ -200,6 +200,7 @@ void Agent::Impl::MakeTensorTransport() {
   tensor.listen = options_.listen;
   tensor.port = options_.tensor_port;
   tensor.advertise = options_.advertise;
+  tensor.threads = static_cast<size_t>(options_.tensor_threads);
   tensor.tls = options_.tensor_tls == "Required";
   tensor.tokens = !tensor.tls;
   tensor.relay = &grpc_->relay();

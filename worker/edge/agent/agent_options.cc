@@ -12,6 +12,8 @@
 namespace crowdsurf::worker {
 namespace {
 
+constexpr int kMaxTensorThreads = 16;  // no link of today fills more; each has buffers of its own
+
 void CheckPort(const char* flag, int port, std::vector<std::string>& out) {
   if (port < 0 || port > 65535) {
     out.push_back(absl::StrCat(flag, ": ", port, " is not a port (0..65535; 0: any free one)"));
@@ -57,6 +59,9 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   CheckPort("--peer-port", options.peer_port, out);
   CheckPort("--tensor-port", options.tensor_port, out);
   CheckPort("--http-port", options.http_port, out);
+  if (options.tensor_threads < 0 || options.tensor_threads > kMaxTensorThreads)
+    out.push_back(absl::StrCat("--tensor-threads: must be 0 (what suits the machine), or 1 to ",
+                               kMaxTensorThreads));
   if (!options.signer.empty() && options.signer.rfind("https://", 0) != 0) {
     out.push_back(absl::StrCat("--signer: \"", options.signer, "\" does not start with https://"));
   }

@@ -25,7 +25,8 @@ struct AgentOptions {
   std::string listen = "127.0.0.1";
   std::string advertise;  // the host that peers dial; empty: `listen`
   int peer_port = 0, tensor_port = 0, http_port = 0;
-  std::string signer;  // https://host:port; empty with a certificate in place already
+  int tensor_threads = 0;  // I/O threads for tensors; 0: as many as TensorTransportOptions says
+  std::string signer;      // https://host:port; empty with a certificate in place already
   std::string capacity{manifest::TextDefault("capacity.type")};
   std::string zone;
   std::string checkpoint_dir;   // empty: no checkpoints, no model file

@@ -1,6 +1,6 @@
 // Averaging clock: reads the clock for AveragingParts, on the threads that work.
 //
-// The I/O thread and the host thread mark their work with AveragingWork; the agent says when an
+// The I/O threads and the host thread mark their work with AveragingWork; the agent says when an
 // averaging is asked for and over. A finished averaging goes into the metrics and the totals.
 // Thread-safe; a mark costs two looks at the clock and two uncontended locks, some 0.2 us.
 #pragma once

@@ -22,8 +22,7 @@ void ResultSlots::Close(const InstanceId& instance) {
   open_.erase(it);
 }
 
-// Without the lock where nothing is landing, which is nearly always: the I/O thread holds it while
-// it reads from a socket.
+// Without the lock where nothing is landing, which is nearly always.
 void ResultSlots::Take(const InstanceId& instance, uint32_t chunk) {
   Slot* const slot = Find(instance, chunk);
   if (slot == nullptr) return;
@@ -46,10 +45,10 @@ void ResultSlots::Drop(Landing& landing) { Leave(landing, State::kFree); }
 // What has landed is the host's alone, without the lock.
 bool ResultSlots::Leave(Landing& landing, State to) {
   if (!std::exchange(landing.landed_, false)) return false;
-  Slot* const slot = Find(landing.instance_, landing.chunk_);
-  CHECK(slot != nullptr && slot->state == State::kLanded && slot->landing.get() == &landing);
-  slot->landing = nullptr;
-  slot->state = to;
+  Slot& slot = *landing.slot_;
+  CHECK(slot.state == State::kLanded && slot.landing.get() == &landing);
+  slot.landing = nullptr;
+  slot.state = to;
   return true;
 }
 
@@ -60,24 +59,23 @@ std::shared_ptr<ResultSlots::Landing> ResultSlots::Begin(const InstanceId& insta
   if (slot == nullptr || slot->memory.size() != bytes || bytes == 0) return nullptr;
   State free = State::kFree;
   if (!slot->state.compare_exchange_strong(free, State::kLanding)) return nullptr;
-  slot->landing = std::make_shared<Landing>(slot->memory, instance, chunk);
+  slot->landing = std::make_shared<Landing>(*slot, slot->memory);
   return slot->landing;
 }
 
-void ResultSlots::Land(Landing& landing) {
-  CHECK(landing.whole());
-  if (!landing.in_slot_) return;
-  landing.landed_ = true;
-  Find(landing.instance_, landing.chunk_)->state = State::kLanded;
+void ResultSlots::Landing::Land() {
+  CHECK(whole());
+  if (!in_slot_) return;
+  landed_ = true;
+  slot_->state = State::kLanded;
 }
 
 void ResultSlots::Abandon(Landing& landing) {
   const std::lock_guard lock(mutex_);
-  if (!landing.in_slot_) return;
-  landing.in_slot_ = false;
-  Slot* const slot = Find(landing.instance_, landing.chunk_);
-  slot->landing = nullptr;
-  slot->state = State::kFree;
+  const auto uses = landing.Using();
+  if (!std::exchange(landing.in_slot_, false)) return;
+  landing.slot_->landing = nullptr;
+  landing.slot_->state = State::kFree;
 }
 
 // The host's thread alone changes open_, so there it is read without the lock.
@@ -91,6 +89,7 @@ ResultSlots::Slot* ResultSlots::Find(const InstanceId& instance, uint32_t chunk)
 void ResultSlots::MoveOut(Slot& slot) {
   const std::shared_ptr<Landing> landing = std::exchange(slot.landing, nullptr);
   if (landing == nullptr) return;
+  const auto uses = landing->Using();
   landing->own_ = pool_->Take(slot.memory.size());
   std::copy_n(slot.memory.begin(), landing->got_, landing->own_.begin());
   landing->in_slot_ = landing->landed_ = false;

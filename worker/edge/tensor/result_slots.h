@@ -1,13 +1,14 @@
 // Result slots: where in memory the results of open rounds lie, so that their bytes are received
 // there and copied by nobody.
 //
-// A slot is free (what lies there is void), or a result is landing in it, or it has one. The I/O
+// A slot is free (what lies there is void), or a result is landing in it, or it has one. An I/O
 // thread begins a landing when the header of a result has come and the slot is free, and ends it
 // when the payload has its hash. The host takes a slot before it writes there itself, or when it
 // has looked at what landed. A result that is still landing then, or that nobody has looked at yet,
 // goes on in a buffer of its own: no peer that is slow keeps the host from its slot. Which result
 // belongs there is the round's to say; until the slot is taken nobody reads it. Threads: the host's
-// and the I/O thread's, as said at each function. Bound: the slots of open rounds.
+// and the I/O threads', as said at each function; a landing is one I/O thread's. Bound: the slots
+// of open rounds.
 #pragma once
 
 #include <atomic>
@@ -46,13 +47,9 @@ class ResultSlots {
   bool Keep(Landing& landing);
   void Drop(Landing& landing);
 
-  // ---- I/O thread ----
+  // ---- I/O threads ----
   // nullptr: no such slot, of other size, or not free.
   std::shared_ptr<Landing> Begin(const InstanceId& instance, uint32_t chunk, size_t bytes);
-  // Held while the bytes of a landing are written or read.
-  std::unique_lock<std::mutex> Using() { return std::unique_lock(mutex_); }
-  // The payload is whole and has its hash. Pre: Using is held.
-  void Land(Landing& landing);
   void Abandon(Landing& landing);  // it will never be whole
 
  private:
@@ -68,7 +65,7 @@ class ResultSlots {
   void MoveOut(Slot& slot);
 
   const std::shared_ptr<BytePool> pool_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // before a landing's
   std::map<InstanceId, std::shared_ptr<Slots>> open_;
 };
 
@@ -76,20 +73,24 @@ class ResultSlots {
 // Using until it has landed; the host's afterwards.
 class ResultSlots::Landing {
  public:
-  Landing(std::span<uint8_t> slot, const InstanceId& instance, uint32_t chunk)
-      : memory_(slot), instance_(instance), chunk_(chunk) {}
+  Landing(Slot& slot, std::span<uint8_t> memory) : slot_(&slot), memory_(memory) {}
+  // Held while its bytes are written or read. The host waits for it where it wants the slot: for
+  // one read from a socket at most.
+  std::unique_lock<std::mutex> Using() { return std::unique_lock(mutex_); }
   std::span<uint8_t> rest() { return memory().subspan(got_); }  // where the next bytes go
   void Got(size_t bytes) { got_ += bytes; }
   bool whole() const { return got_ == memory_.size(); }
   ByteView bytes() const { return in_slot_ ? ByteView(memory_) : ByteView(own_); }
+  // The payload is whole and has its hash. Pre: Using is held.
+  void Land();
 
  private:
   friend class ResultSlots;
   std::span<uint8_t> memory() { return in_slot_ ? memory_ : std::span<uint8_t>(own_); }
 
-  std::span<uint8_t> memory_;
-  InstanceId instance_;
-  uint32_t chunk_;
+  std::mutex mutex_;
+  Slot* const slot_;  // there while in_slot_
+  const std::span<uint8_t> memory_;
   size_t got_ = 0;
   bool in_slot_ = true;  // else in own_
   bool landed_ = false;  // and neither kept, dropped nor moved out

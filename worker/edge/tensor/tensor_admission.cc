@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "worker/edge/tensor/tensor_asio.h"
-#include "worker/edge/tensor/tensor_transport_impl.h"
+#include "worker/edge/tensor/tensor_io_thread.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -34,19 +34,20 @@ std::optional<TokenHalves> TensorTransport::Impl::GiveToken(const PeerId& peer) 
   return std::nullopt;
 }
 
-// On the I/O thread: the peer is whom it says if it shows what control gave to that peer.
-bool TensorTransport::Impl::Admit(TensorConnection& connection, const TensorHello& hello) {
+// The peer is whom it says if it shows what control gave to that peer.
+bool TensorTransport::Impl::IoThread::Admit(TensorConnection& connection,
+                                            const TensorHello& hello) {
   if (!hello.token) {
-    CountRefused(TokenRefusal::kMissing);
+    all_.CountRefused(TokenRefusal::kMissing);
     return false;
   }
   TensorTokens::Taken taken;
   {
-    const std::lock_guard lock(tokens_mutex_);
-    taken = tokens_.Take(host_.Now(), hello.id, *hello.token);
+    const std::lock_guard lock(all_.tokens_mutex_);
+    taken = all_.tokens_.Take(all_.host_.Now(), hello.id, *hello.token);
   }
   if (taken.refusal) {
-    CountRefused(*taken.refusal);
+    all_.CountRefused(*taken.refusal);
     return false;
   }
   connection.ShowToken(taken.answered);
@@ -55,58 +56,66 @@ bool TensorTransport::Impl::Admit(TensorConnection& connection, const TensorHell
 
 // ---- dialling ----------------------------------------------------------------------------------
 
-// The connection's deadline runs meanwhile.
-void TensorTransport::Impl::AskForToken(const PeerId& peer, Link& link) {
-  link.asked = ++asks_;
-  link.connection->ExpectSocket(link.outbox);
-  (void)host_.Post(
-      [this, keep = shared_from_this(), peer, number = link.asked](Time now, WallTime wall) {
-        if (!stopped_) handlers_.on_token_wanted(now, wall, peer, number);
-      });
-}
-
 void TensorTransport::Impl::UseToken(const PeerId& peer, uint64_t number,
                                      std::optional<TokenHalves> halves) {
-  if (stopped_) return;
-  asio::post(io_, [this, peer, number, halves] {
-    Link* const link = WaitsForToken(peer);
-    if (link == nullptr || link->asked != number) return;
-    if (!halves) WarnOfNoToken(peer);
-    if (!halves) return EndAsk(*link, "it gives no token");
-    link->asked = 0;
-    link->connection->ShowToken(halves->shown);
-    link->connection->ExpectToken(halves->answered);
-    DialOut(peer, *link);
+  IoThread* const thread = stopped_ ? nullptr : ThreadOf(peer);
+  if (thread == nullptr) return;
+  thread->Post([thread, peer, number, halves] { thread->UseToken(peer, number, halves); });
+}
+
+void TensorTransport::Impl::LoseToken(const PeerId& peer) {
+  IoThread* const thread = stopped_ ? nullptr : ThreadOf(peer);
+  if (thread == nullptr) return;
+  thread->Post([thread, peer] { thread->LoseToken(peer); });
+}
+
+// The connection's deadline runs meanwhile.
+void TensorTransport::Impl::IoThread::AskForToken(const PeerId& peer, Link& link) {
+  link.asked = ++all_.asks_;
+  link.connection->ExpectSocket(link.outbox);
+  (void)all_.host_.Post([&all = all_, keep = all_.shared_from_this(), peer, number = link.asked](
+                            Time now, WallTime wall) {
+    if (!all.stopped_) all.handlers_.on_token_wanted(now, wall, peer, number);
   });
+}
+
+void TensorTransport::Impl::IoThread::UseToken(const PeerId& peer, uint64_t number,
+                                               const std::optional<TokenHalves>& halves) {
+  Link* const link = WaitsForToken(peer);
+  if (link == nullptr || link->asked != number) return;
+  if (!halves) WarnOfNoToken(peer);
+  if (!halves) return EndAsk(*link, "it gives no token");
+  link->asked = 0;
+  link->connection->ShowToken(halves->shown);
+  link->connection->ExpectToken(halves->answered);
+  DialOut(peer, *link);
 }
 
 // Not asked again from here: where control breaks at once each time, that would be a tight loop.
-void TensorTransport::Impl::LoseToken(const PeerId& peer) {
-  if (stopped_) return;
-  asio::post(io_, [this, peer] {
-    if (Link* const link = WaitsForToken(peer)) EndAsk(*link, "control was cut");
-  });
+void TensorTransport::Impl::IoThread::LoseToken(const PeerId& peer) {
+  if (Link* const link = WaitsForToken(peer)) EndAsk(*link, "control was cut");
 }
 
 // nullptr: no attempt waits. One that has ended meanwhile asks again when it is made again.
-TensorTransport::Impl::Link* TensorTransport::Impl::WaitsForToken(const PeerId& peer) {
+TensorTransport::Impl::IoThread::Link* TensorTransport::Impl::IoThread::WaitsForToken(
+    const PeerId& peer) {
   const auto it = links_.find(peer);
-  if (stopped_ || it == links_.end() || it->second.asked == 0) return nullptr;
+  if (all_.stopped_ || it == links_.end() || it->second.asked == 0) return nullptr;
   return it->second.connection && !it->second.dialed ? &it->second : nullptr;
 }
 
-void TensorTransport::Impl::EndAsk(Link& link, const char* why) {
+void TensorTransport::Impl::IoThread::EndAsk(Link& link, const char* why) {
   link.asked = 0;
   const Connection connection = link.connection;  // its end may drop the link
   connection->End(TensorEnding::kFailed, why);
 }
 
 // Once a peer: it is asked again and again. Who is forgotten here is named once more.
-void TensorTransport::Impl::WarnOfNoToken(const PeerId& peer) {
-  if (warned_.size() >= options_.dialed) warned_.clear();
+void TensorTransport::Impl::IoThread::WarnOfNoToken(const PeerId& peer) {
+  if (warned_.size() >= all_.options_.dialed) warned_.clear();
   if (!warned_.insert(peer).second) return;
-  log_.Warning("a peer gives no token for tensors in the clear: is its tls.mode another?",
-               {{"peer", peer.brief()}});
+  all_.log_.Warning("a peer gives no token for tensors in the clear: is its tls.mode another?",
+                    {{"peer", peer.brief()}});
 }
 
 }  // namespace crowdsurf::worker

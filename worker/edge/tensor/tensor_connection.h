@@ -1,6 +1,6 @@
 // Tensor connection: one TCP connection (TLS 1.3 on it, or plain), driven by readiness.
 //
-// Runs on the transport's I/O thread only. The dialling side sends frames of one outbox, the
+// Runs on one I/O thread of the transport only. The dialling side sends frames of one outbox, the
 // accepting side receives them; each first sends Hello, from which, with the key of the
 // certificate, the other's id follows. Without certificates each Hello may show a half of a token
 // (tensor_tokens.h). Scatter/gather without a copy when plain; with TLS, payloads

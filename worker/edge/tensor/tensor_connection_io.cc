@@ -154,7 +154,7 @@ IoOutcome TensorConnection::ReadNext() {
     return ReadBytes(std::span<uint8_t>(header_bytes_).subspan(header_got_));
   if (payload_.landing == nullptr)
     return ReadPayload(std::span<uint8_t>(payload_.own).subspan(payload_got_));
-  const auto lock = settings_.slots->Using();
+  const auto lock = payload_.landing->Using();
   const IoOutcome outcome = ReadPayload(payload_.landing->rest());
   payload_.landing->Got(outcome.bytes - ahead_);
   return outcome;
@@ -221,12 +221,12 @@ bool TensorConnection::TakeHeader() {
 // Looks at a chunk's values while they are in the cache.
 bool TensorConnection::VerifyPayload() {
   std::unique_lock<std::mutex> lock;
-  if (payload_.landing != nullptr) lock = settings_.slots->Using();
+  if (payload_.landing != nullptr) lock = payload_.landing->Using();
   const ByteView bytes = payload_.bytes();
   const bool hashed = IsHashed(header_.kind, tls_ ? TensorWire::kTls : TensorWire::kPlain);
   if (hashed && TensorPayloadHash(header_.instance, bytes) != header_.hash) return false;
   if (IsChunk(header_.kind)) payload_.look = LookAtFloat32(bytes);
-  if (payload_.landing != nullptr) settings_.slots->Land(*payload_.landing);
+  if (payload_.landing != nullptr) payload_.landing->Land();
   return true;
 }
 

@@ -1,7 +1,8 @@
-// Links of TensorTransport: dialling, the one reconnect, and what a failure means.
+// Links of an I/O thread: dialling, the one reconnect, and what a failure means.
 
+#include "base/check.h"
 #include "worker/edge/tensor/tensor_asio.h"
-#include "worker/edge/tensor/tensor_transport_impl.h"
+#include "worker/edge/tensor/tensor_io_thread.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -22,90 +23,62 @@ std::pair<std::string, std::string> SplitEndpoint(const std::string& endpoint) {
 
 }  // namespace
 
-void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint,
-                                 std::shared_ptr<TensorOutbox> outbox) {
-  if (stopped_) return;
+void TensorTransport::Impl::IoThread::Wake(const PeerId& peer, const std::string& endpoint,
+                                           const std::shared_ptr<TensorOutbox>& outbox) {
+  // Closed: the link was dropped since, and a Send made another outbox, maybe for another thread.
+  if (all_.stopped_ || outbox->closed()) return;
   const auto [it, fresh] = links_.try_emplace(peer);
   Link& link = it->second;
   if (!fresh) {
-    if (link.outbox != outbox) {  // one that a probe opened before anything was sent
-      link.outbox = std::move(outbox);
-      if (std::exchange(link.was_open, false)) metrics_.connections.Add(-1);
-      if (link.connection) {
-        // Its connection writes from the old, empty outbox: dial again with the right one.
-        const Connection old = std::exchange(link.connection, nullptr);
-        old->End(TensorEnding::kGoodbye, "replaced");
-      }
-      return Dial(peer);
-    }
+    CHECK(link.outbox == outbox);  // a peer has one open outbox at a time
     Touch(link, peer);
     if (link.connection) link.connection->Flush();
     return;
   }
   link.endpoint = endpoint;
-  link.outbox = std::move(outbox);
+  link.outbox = outbox;
   recent_.push_front(peer);
   link.used = recent_.begin();
   // The peer that was sent to longest ago goes. What waits for it is dropped and counted.
-  if (links_.size() > options_.dialed) {
+  if (links_.size() > all_.Share(all_.options_.dialed)) {
     const PeerId longest_ago = recent_.back();  // DropLink erases that entry
     DropLink(longest_ago, Clock::duration::zero(), DownEvidence::kUnreachable);
   }
   Dial(peer);
 }
 
-bool TensorTransport::Impl::Probe(const PeerId& peer, const std::string& endpoint) {
-  auto outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
-  {
-    const std::lock_guard lock(mutex_);
-    SharedOutbox& shared = outboxes_[peer];
-    if (shared.outbox) return false;                       // a Send is on its way
-    if (Clock::now() < shared.refuse_until) return false;  // just found dead
-    shared.outbox = outbox;
-  }
-  Wake(peer, endpoint, outbox);
-  return true;
-}
-
-void TensorTransport::Impl::Prove(const dht::Contact& end) {
-  if (stopped_) return;
+void TensorTransport::Impl::IoThread::Prove(const dht::Contact& end) {
+  if (all_.stopped_) return;
   const auto it = links_.find(end.id);
   const bool here = it != links_.end() && it->second.endpoint == end.endpoint &&
                     it->second.connection && !it->second.carried;
-  if (here && it->second.connection->open()) return relay_->OnProved(end);
+  if (here && it->second.connection->open()) return all_.relay_->OnProved(end);
   if (here) return;  // its end follows
-  if (it != links_.end() || !Probe(end.id, end.endpoint)) {
-    relay_->OnUnproved(end.endpoint,
-                       JustDied(end.id) ? DownEvidence::kRefused : DownEvidence::kUnreachable);
+  if (it != links_.end() || !all_.Probe(end.id, end.endpoint)) {
+    all_.relay_->OnUnproved(
+        end.endpoint, all_.JustDied(end.id) ? DownEvidence::kRefused : DownEvidence::kUnreachable);
   }
 }
 
-bool TensorTransport::Impl::JustDied(const PeerId& peer) {
-  const std::lock_guard lock(mutex_);
-  const auto it = outboxes_.find(peer);
-  return it != outboxes_.end() && it->second.evidence == DownEvidence::kRefused &&
-         Clock::now() < it->second.refuse_until;
-}
-
-void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
+void TensorTransport::Impl::IoThread::Touch(Link& link, const PeerId& peer) {
   recent_.erase(link.used);
   recent_.push_front(peer);
   link.used = recent_.begin();
 }
 
-void TensorTransport::Impl::Dial(const PeerId& peer) {
+void TensorTransport::Impl::IoThread::Dial(const PeerId& peer) {
   Link& link = links_.at(peer);
-  link.carried = relay_ != nullptr && relay_->Via({peer, link.endpoint});
+  link.carried = all_.relay_ != nullptr && all_.relay_->Via({peer, link.endpoint});
   Connect(peer, link);
 }
 
-void TensorTransport::Impl::DialThroughRelay(const PeerId& peer) {
+void TensorTransport::Impl::IoThread::DialThroughRelay(const PeerId& peer) {
   Link& link = links_.at(peer);
   link.carried = true;
   Connect(peer, link);
 }
 
-void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
+void TensorTransport::Impl::IoThread::Connect(const PeerId& peer, Link& link) {
   link.other_peer = link.dialed = false;
   auto holder = std::make_shared<TensorConnection*>(nullptr);  // tells the attempts apart
   TensorConnection::Events events;
@@ -115,23 +88,26 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
     if (opened.other_peer) return false;
     opened.was_open = true;
     opened.redials = 0;
-    if (relay_ != nullptr && !opened.carried) relay_->OnProved({peer, opened.endpoint});
-    metrics_.opened.Add();
-    metrics_.connections.Add(1);
+    if (all_.relay_ != nullptr && !opened.carried) all_.relay_->OnProved({peer, opened.endpoint});
+    all_.metrics_.opened.Add();
+    all_.metrics_.connections.Add(1);
     return true;
   };
   // A dialled connection only carries frames away; the accepting side has nothing to say on it.
   events.on_frame = [this](const TensorHeader&, const TensorPayload&) {
-    metrics_.dropped.Add();
+    all_.metrics_.dropped.Add();
     return true;
   };
-  events.on_sent = [this](size_t bytes) { metrics_.sent_bytes.Add(static_cast<double>(bytes)); };
-  events.on_drained = [this, peer] {
-    (void)host_.Post([this, keep = shared_from_this(), peer](Time now, WallTime wall) {
-      if (!stopped_) handlers_.on_drained(now, wall, peer);
-    });
+  events.on_sent = [this](size_t bytes) {
+    all_.metrics_.sent_bytes.Add(static_cast<double>(bytes));
   };
-  events.on_impostor = [this] { CountRefused(TokenRefusal::kImpostor); };
+  events.on_drained = [this, peer] {
+    (void)all_.host_.Post(
+        [&all = all_, keep = all_.shared_from_this(), peer](Time now, WallTime wall) {
+          if (!all.stopped_) all.handlers_.on_drained(now, wall, peer);
+        });
+  };
+  events.on_impostor = [this] { all_.CountRefused(TokenRefusal::kImpostor); };
   events.on_end = [this, peer, holder](TensorEnding ending, const std::string& why) {
     OnLinkEnd(peer, *holder, ending, why);
   };
@@ -139,38 +115,38 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
   link.connection = std::make_shared<TensorConnection>(asio::ip::tcp::socket(io_), credentials,
                                                        ConnectionSettings(), std::move(events));
   *holder = link.connection.get();
-  if (options_.tokens) return AskForToken(peer, link);
+  if (all_.options_.tokens) return AskForToken(peer, link);
   DialOut(peer, link);
 }
 
-void TensorTransport::Impl::DialOut(const PeerId& peer, Link& link) {
+void TensorTransport::Impl::IoThread::DialOut(const PeerId& peer, Link& link) {
   link.dialed = true;
   if (link.carried) return DialCarried(peer, link.connection, link.outbox);
   DialAddress(peer, link.connection, link.outbox);
 }
 
-void TensorTransport::Impl::DialCarried(const PeerId& peer, const Connection& connection,
-                                        const std::shared_ptr<TensorOutbox>& outbox) {
+void TensorTransport::Impl::IoThread::DialCarried(const PeerId& peer, const Connection& connection,
+                                                  const std::shared_ptr<TensorOutbox>& outbox) {
   connection->ExpectSocket(outbox);
   // Neither is kept alive: the relay may outlive them with this still in its queue.
-  relay_->Connect(links_.at(peer).endpoint,
-                  [weak = weak_from_this(), waits = std::weak_ptr(connection)](
-                      const std::shared_ptr<dht::RelaySocket>& socket, DownEvidence evidence) {
-                    const auto self = weak.lock();
-                    if (self == nullptr) return;
-                    asio::post(self->io_, [waits, socket, evidence] {
-                      const Connection waiting = waits.lock();
-                      if (waiting == nullptr || waiting->ended()) return;
-                      if (socket != nullptr) return waiting->UseSocket(socket->Take());
-                      const bool dead = evidence == DownEvidence::kRefused;
-                      waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed,
-                                   "nobody can dial it");
-                    });
-                  });
+  all_.relay_->Connect(links_.at(peer).endpoint,
+                       [this, weak = all_.weak_from_this(), waits = std::weak_ptr(connection)](
+                           const std::shared_ptr<dht::RelaySocket>& socket, DownEvidence evidence) {
+                         const auto alive = weak.lock();
+                         if (alive == nullptr) return;
+                         Post([waits, socket, evidence] {
+                           const Connection waiting = waits.lock();
+                           if (waiting == nullptr || waiting->ended()) return;
+                           if (socket != nullptr) return waiting->UseSocket(socket->Take());
+                           const bool dead = evidence == DownEvidence::kRefused;
+                           waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed,
+                                        "nobody can dial it");
+                         });
+                       });
 }
 
-void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& connection,
-                                        const std::shared_ptr<TensorOutbox>& outbox) {
+void TensorTransport::Impl::IoThread::DialAddress(const PeerId& peer, const Connection& connection,
+                                                  const std::shared_ptr<TensorOutbox>& outbox) {
   const auto [host, port] = SplitEndpoint(links_.at(peer).endpoint);
   std::error_code error;
   // Numbers first: a name is looked up on Asio's own thread, and may wait for DNS.
@@ -191,22 +167,23 @@ void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& co
       });
 }
 
-void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection* connection,
-                                      TensorEnding ending, const std::string& why) {
+void TensorTransport::Impl::IoThread::OnLinkEnd(const PeerId& peer,
+                                                const TensorConnection* connection,
+                                                TensorEnding ending, const std::string& why) {
   CountEnd(ending, why, &peer);
   const auto it = links_.find(peer);
   // An attempt that was replaced says nothing of the link that took its place.
-  if (stopped_ || it == links_.end() || it->second.connection.get() != connection) return;
+  if (all_.stopped_ || it == links_.end() || it->second.connection.get() != connection) return;
   Link& link = it->second;
   link.connection.reset();
-  if (relay_ != nullptr && !link.carried) {
+  if (all_.relay_ != nullptr && !link.carried) {
     const bool refused = ending == TensorEnding::kRefused;
-    relay_->OnUnproved(link.endpoint,
-                       refused ? DownEvidence::kRefused : DownEvidence::kUnreachable);
+    all_.relay_->OnUnproved(link.endpoint,
+                            refused ? DownEvidence::kRefused : DownEvidence::kUnreachable);
   }
   const bool lost = std::exchange(link.was_open, false);
   if (lost) {
-    metrics_.connections.Add(-1);
+    all_.metrics_.connections.Add(-1);
     // Closed in good order, with nothing to send: no sign of death, and no reason to dial.
     if (ending == TensorEnding::kGoodbye && link.outbox->empty()) {
       return DropLink(peer, Clock::duration::zero(), DownEvidence::kUnreachable);
@@ -225,65 +202,51 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   // Hello went out there is a way: who closes then has refused it.
   const bool unreachable = link.dialed && !connection->said_plain_hello() &&
                            (ending == TensorEnding::kRefused || ending == TensorEnding::kFailed);
-  if (relay_ != nullptr && link.carried && link.dialed) {
-    relay_->OnCarriedFailed({peer, link.endpoint});
-  } else if (relay_ != nullptr && unreachable) {
-    const auto after = relay_->OnDialFailed({peer, link.endpoint}, evidence);
+  if (all_.relay_ != nullptr && link.carried && link.dialed) {
+    all_.relay_->OnCarriedFailed({peer, link.endpoint});
+  } else if (all_.relay_ != nullptr && unreachable) {
+    const auto after = all_.relay_->OnDialFailed({peer, link.endpoint}, evidence);
     if (after == dht::AfterFailure::kRelay) return DialThroughRelay(peer);
     if (after == dht::AfterFailure::kSoft) evidence = DownEvidence::kUnreachable;
   }
-  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), evidence);
+  DropLink(peer, std::chrono::nanoseconds(all_.options_.redial_after.nanoseconds()), evidence);
   ReportDown(peer, evidence);
 }
 
-void TensorTransport::Impl::Redial(const PeerId& peer) {
+void TensorTransport::Impl::IoThread::Redial(const PeerId& peer) {
   Link& link = links_.at(peer);
   // After 0, 15 and 30 ms. The handler owns its timer.
   auto timer = std::make_shared<asio::steady_timer>(io_, link.redials * kRedialGap);
   ++link.redials;
   timer->async_wait([this, peer, timer](std::error_code) {
     const auto it = links_.find(peer);
-    if (!stopped_ && it != links_.end() && !it->second.connection) Dial(peer);
+    if (!all_.stopped_ && it != links_.end() && !it->second.connection) Dial(peer);
   });
 }
 
-void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for,
-                                     DownEvidence evidence) {
+void TensorTransport::Impl::IoThread::DropLink(const PeerId& peer, Clock::duration refuse_for,
+                                               DownEvidence evidence) {
   const auto it = links_.find(peer);
   if (it == links_.end()) return;
   Link link = std::move(it->second);
   recent_.erase(link.used);
   links_.erase(it);
   // Off the lists before End, which calls OnLinkEnd. A Send that holds this outbox finds it closed.
-  metrics_.dropped.Add(static_cast<double>(link.outbox->Close()));
-  {
-    const std::lock_guard lock(mutex_);
-    const auto shared = outboxes_.find(peer);
-    if (shared != outboxes_.end() && shared->second.outbox == link.outbox) {
-      if (refuse_for == Clock::duration::zero()) {
-        outboxes_.erase(shared);
-      } else {
-        // Until then a Send is refused, instead of dialling an address that just failed.
-        shared->second = {nullptr, Clock::now() + refuse_for, evidence};
-      }
-    }
-    // Peers that failed and were never sent to again.
-    std::erase_if(outboxes_, [now = Clock::now()](const auto& entry) {
-      return entry.second.outbox == nullptr && entry.second.refuse_until < now;
-    });
-  }
+  all_.metrics_.dropped.Add(static_cast<double>(link.outbox->Close()));
+  all_.Unlink(peer, link.outbox, index_, refuse_for, evidence);
   if (!link.connection) return;
-  if (link.was_open) metrics_.connections.Add(-1);
+  if (link.was_open) all_.metrics_.connections.Add(-1);
   link.connection->End(TensorEnding::kGoodbye, "forgotten");
 }
 
-void TensorTransport::Impl::ReportDown(const PeerId& peer, DownEvidence evidence) {
-  log_.Debug("tensor peer down",
-             {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
-  HandOver();  // what came from it was before its death
-  (void)host_.Post([this, keep = shared_from_this(), peer, evidence](Time now, WallTime wall) {
-    if (!stopped_) handlers_.on_down(now, wall, peer, evidence);
-  });
+void TensorTransport::Impl::IoThread::ReportDown(const PeerId& peer, DownEvidence evidence) {
+  all_.log_.Debug("tensor peer down",
+                  {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
+  all_.HandOverAll();  // what came from it was before its death
+  (void)all_.host_.Post(
+      [&all = all_, keep = all_.shared_from_this(), peer, evidence](Time now, WallTime wall) {
+        if (!all.stopped_) all.handlers_.on_down(now, wall, peer, evidence);
+      });
 }
 
 }  // namespace crowdsurf::worker

@@ -32,7 +32,7 @@ void TensorOutbox::Keep(BytePool& pool) {
   }
 }
 
-// Copies share their payloads: the I/O thread writes them without the lock.
+// Copies share their payloads: an I/O thread writes them without the lock.
 std::optional<OutFrame> TensorOutbox::Front() const {
   const std::lock_guard lock(mutex_);
   return frames_.empty() ? std::nullopt : std::optional(frames_.front());
@@ -76,6 +76,11 @@ uint32_t TensorOutbox::TakeLeft() {
 bool TensorOutbox::empty() const {
   const std::lock_guard lock(mutex_);
   return frames_.empty();
+}
+
+bool TensorOutbox::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
 }
 
 size_t TensorOutbox::Close() {

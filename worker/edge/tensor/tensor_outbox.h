@@ -1,6 +1,6 @@
 // Tensor outbox: the frames that wait for one peer, bounded in bytes.
 //
-// The host thread pushes, the I/O thread looks at the front, writes and pops. It outlives a
+// The host thread pushes, an I/O thread looks at the front, writes and pops. It outlives a
 // connection: after a reconnect the front frame is sent again from its first byte. A refused push
 // is remembered, and the pop that brings the queue below half of the bound says so, so that the
 // host can go on. A frame may be lent bytes of others, which are copied when those are wanted back
@@ -52,6 +52,7 @@ class TensorOutbox {
   bool Pop();
   uint32_t TakeLeft();  // inputs and results that Pop has taken since the last call
   bool empty() const;
+  bool closed() const;
   // Drops everything and refuses from now on; the number of frames dropped.
   size_t Close();
 

@@ -1,7 +1,7 @@
 // Tensor payload: the bytes of a frame that has arrived, where they lie, and what was found in
 // them.
 //
-// A value; moved from the I/O thread to the host's.
+// A value; moved from an I/O thread to the host's.
 #pragma once
 
 #include <memory>

@@ -4,13 +4,14 @@
 // Mutual TLS 1.3 unless spec.tls.mode is Disabled: then a connection is plain, and shows a token
 // that its peer has given over the control channel (worker/core/link/tensor_tokens.h). Frames are
 // queued per peer within a bound; a full queue is told to the caller, who comes back at on_drained.
-// What arrives is verified (sizes, hash) on the transport's one I/O thread and posted to the host;
-// when the host is behind, sockets are not read. A connection that dies is reported at once: one
-// reconnect is tried, and if nobody listens there any more the peer is dead. A peer that cannot be
-// dialed is reached through `relay`, where there is one. Source: docs/data-plane.md. No deadline on
-// an open, silent connection: silence is judged by the cores. Threads: Send, SendLent, KeepLent,
-// Forget, the tokens' functions and the handlers on the host thread; Start and Stop from the owner.
-// Bounds: TensorTransportOptions.
+// Each connection lives on one of the transport's I/O threads (tensor_io_thread.h), the one that
+// had the fewest. There what arrives is verified (sizes, hash) and posted to the host. Frames of
+// one connection keep their order. When the host is behind, sockets are not read. A connection that
+// dies is reported at once: one reconnect is tried, and if nobody listens there any more the peer
+// is dead. A peer that cannot be dialed is reached through `relay`, where there is one. Source:
+// docs/data-plane.md. No deadline on an open, silent connection: silence is judged by the cores.
+// Threads: Send, SendLent, KeepLent, Forget, the tokens' functions and the handlers on the host
+// thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
 #pragma once
 
 #include <functional>
@@ -53,10 +54,14 @@ struct TensorTransportOptions {
   TensorTokensConfig token_table = {};
   size_t queue_bytes = 4 << 20;     // waiting for one peer
   size_t receive_bytes = 64 << 20;  // received and not yet taken by the host, all peers
-  size_t dialed = 256;              // connections to peers; the least recently used goes first
+  size_t dialed = 256;  // connections to peers; the least recently used of a thread goes first
   size_t accepted = 1024;
-  Duration open_within = Seconds(5);     // from dialling to the peer's Hello
-  Duration redial_after = Seconds(0.2);  // after a failure; Sends before that are dropped
+  // I/O threads, which have those connections in equal shares. 0: one, or kMostThreads where there
+  // are twice as many processors (docs/decisions/worker/edge/043-two-io-threads.md).
+  size_t threads = 0;
+  static constexpr size_t kMostThreads = 2;  // they send 2 GB/s of float32 with TLS: 16 Gbit/s
+  Duration open_within = Seconds(5);         // from dialling to the peer's Hello
+  Duration redial_after = Seconds(0.2);      // after a failure; Sends before that are dropped
   // Reaches peers that cannot be dialed; outlives the transport. nullptr: nothing does.
   dht::Relay* relay = nullptr;
   // Is told of sending and receiving; outlives the transport. nullptr: nobody is.
@@ -82,9 +87,10 @@ class TensorTransport {
   ~TensorTransport();  // stops
 
   void SetHandlers(TensorHandlers handlers);  // before Start
-  // Binds and starts the I/O thread. Errors: the address and why it cannot be had; the certificate.
+  // Binds and starts the I/O threads. Errors: the address and why it cannot be had; the
+  // certificate.
   Status Start();
-  // Closes everything and joins the thread; no handler is posted afterwards.
+  // Closes everything and joins the threads; no handler is posted afterwards.
   void Stop();
   std::string endpoint() const;  // host:port that others can dial; after Start
 
@@ -111,6 +117,8 @@ class TensorTransport {
   // that waits for one ends now, and the peer is tried again as after any failure.
   void LoseToken(const PeerId& peer);
   void CountRefused(TokenRefusal refusal);  // of the control channel
+  // Of each I/O thread: connections, and the place of the one that is awaited next. For tests.
+  std::vector<size_t> loads();
   // The peer is dead: closes and forgets, without on_down.
   void Forget(const PeerId& peer);
 

@@ -32,6 +32,10 @@ TEST_F(AgentOptionsBounds, EachBoundIsAllowedAndTheNextValueIsNot) {
     for (const int value : {0, 65535}) EXPECT_EQ(With(port, value), 0u) << value;
     for (const int value : {-1, 65536}) EXPECT_EQ(With(port, value), 1u) << value;
   }
+  for (const int value : {0, 1, 16})
+    EXPECT_EQ(With(&AgentOptions::tensor_threads, value), 0u) << value;
+  for (const int value : {-1, 17})
+    EXPECT_EQ(With(&AgentOptions::tensor_threads, value), 1u) << value;
   for (const double value : {0.0, 1.0, 1e7}) {
     EXPECT_EQ(With(&AgentOptions::hang_after, value), 0u) << value;
   }

@@ -36,6 +36,7 @@ struct RunningAgent {
     options.agent_dir = (folder.path() / "agent").string();
     options.termination_log = (folder.path() / "end").string();
     options.require_memory = false;
+    options.tensor_threads = 2;  // on small machines, too
     std::filesystem::create_directories(options.dir);
     authority.Equip(
         options.agent_dir,

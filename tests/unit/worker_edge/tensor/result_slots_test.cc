@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,12 +29,12 @@ class ResultSlotsTest : public testing::Test {
   ResultSlotsTest() {
     slots_.Open(kRound, {std::span(memory_).first(kBytes), std::span(memory_).subspan(kBytes)});
   }
-  // As the I/O thread does: `count` more bytes of that value.
-  void Write(ResultSlots::Landing& landing, size_t count, uint8_t value) {
-    const auto lock = slots_.Using();
+  // As an I/O thread does: `count` more bytes of that value.
+  static void Write(ResultSlots::Landing& landing, size_t count, uint8_t value) {
+    const auto lock = landing.Using();
     std::fill_n(landing.rest().begin(), count, value);
     landing.Got(count);
-    if (landing.whole()) slots_.Land(landing);
+    if (landing.whole()) landing.Land();
   }
   bool Holds(ByteView bytes, uint8_t value) {
     return bytes.size() == kBytes &&
@@ -115,32 +114,49 @@ TEST_F(ResultSlotsTest, WhatIsNotWantedFreesItsSlot) {
   EXPECT_NE(slots_.Begin(kRound, 0, kBytes), nullptr);
 }
 
-// The I/O thread lands results in pieces while the host takes slots, frees them and looks at what
-// has come: each result has its own bytes in the end, wherever they lie.
-TEST_F(ResultSlotsTest, EachResultHasItsOwnBytesWhateverTheHostDoesMeanwhile) {
+// A slow peer's result lands on one I/O thread; another thread's goes on beside it.
+TEST_F(ResultSlotsTest, AResultThatIsBeingReadHoldsNoOtherUp) {
+  const auto slow = slots_.Begin(kRound, 0, kBytes);
+  const auto reads = slow->Using();
+  std::thread other([this] {
+    const auto landing = slots_.Begin(kRound, 1, kBytes);
+    ASSERT_NE(landing, nullptr);
+    Write(*landing, kBytes, 7);
+  });
+  other.join();  // hangs where the two share a lock
+  EXPECT_TRUE(Holds(slot(1), 7));
+}
+
+// Two I/O threads land results in pieces, and give some up, while the host takes slots, frees them
+// and looks at what has come: each result has its own bytes in the end, wherever they lie.
+TEST_F(ResultSlotsTest, EachResultHasItsOwnBytesWhateverTheOthersDoMeanwhile) {
   constexpr int kResults = 3000;
   constexpr uint64_t kSeed = 27;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
-  Rng host(kSeed), network(kSeed + 1);
+  Rng host(kSeed);
   std::mutex mutex;
   std::vector<std::pair<std::shared_ptr<ResultSlots::Landing>, uint8_t>> landed;
-  std::atomic<bool> over = false;
-  std::thread io([&] {
-    for (int i = 0; i < kResults;) {
+  const auto receive = [&](uint64_t seed) {
+    Rng network(seed);
+    for (int i = 0; i < kResults / 2;) {
       const auto landing = slots_.Begin(kRound, static_cast<uint32_t>(network.Uniform(2)), kBytes);
       if (landing == nullptr) continue;
       const auto value = static_cast<uint8_t>(1 + i % 250);
-      for (size_t left = kBytes; left > 0;) {
+      bool lost = false;
+      for (size_t left = kBytes; left > 0 && !lost;) {
         const size_t piece = std::min<size_t>(left, 1 + network.Uniform(kBytes));
-        Write(*landing, piece, value);
+        lost = piece < left && network.Uniform(8) == 0;
+        if (lost) slots_.Abandon(*landing);
+        if (!lost) Write(*landing, piece, value);
         left -= piece;
       }
+      if (lost) continue;
       ++i;
       const std::lock_guard lock(mutex);
       landed.emplace_back(landing, value);
     }
-    over = true;
-  });
+  };
+  std::thread first([&] { receive(kSeed + 1); }), second([&] { receive(kSeed + 2); });
   int seen = 0;
   while (seen < kResults) {
     const auto chunk = static_cast<uint32_t>(host.Uniform(2));
@@ -162,8 +178,8 @@ TEST_F(ResultSlotsTest, EachResultHasItsOwnBytesWhateverTheHostDoesMeanwhile) {
       slots_.Drop(*landing);
     }
   }
-  io.join();
-  EXPECT_TRUE(over);
+  first.join();
+  second.join();
 }
 
 }  // namespace
