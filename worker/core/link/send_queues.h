@@ -1,12 +1,15 @@
 // Send queues: what waits for peers whose links take nothing now, and when it is tried again.
 //
-// Owner: a plane of the agent (worker/edge/tensor/chunk_plane.h, mix_plane.h), which sends; this
-// decides. A peer's sends keep their order. A link that is full says when it has drained; that word
-// may be lost, so the sends are tried again after `retry` in any case. A link that fails softly has
-// lost what it held, and says nothing any more: what waits here is tried on a new link after
-// `after_failure`. A dead peer's sends are dropped. Inputs in, answers out; pure, single sequence.
+// Owner: the agent's send plane (worker/edge/tensor/send_plane.h), which sends; this decides. A
+// peer's sends keep their order. One that leaves part by part yields after each part: it may be as
+// long as a model, and may be renewed before its end, so that what is behind it would wait for
+// ever. A link that is full says when it has drained; that word may be lost, so the sends are tried
+// again after `retry` in any case. A link that fails softly has lost what it held, and says nothing
+// any more: what waits here is tried on a new link after `after_failure`. A dead peer's sends are
+// dropped. Inputs in, answers out; pure, single sequence.
 // Bounds: bytes of a peer and of all; what does not fit is refused, and the owner counts it.
-// Cost: O(log peers) a call; TakeDue and NextDeadline O(peers with a closed gate).
+// Cost: O(log peers) a call; Find O(sends of the peer), TakeDue and NextDeadline O(peers with a
+// closed gate).
 #pragma once
 
 #include <algorithm>
@@ -49,7 +52,7 @@ class SendQueues {
   }
 
   // The send to be tried now; nullptr: there is none, or its link takes nothing. After a try the
-  // owner calls Pop, OnFull or OnFailed.
+  // owner calls Pop, Yield, OnFull or OnFailed.
   Item* Next(const PeerId& to) {
     const auto it = queues_.find(to);
     if (it == queues_.end() || it->second.items.empty() || it->second.closed()) return nullptr;
@@ -75,6 +78,15 @@ class SendQueues {
     --size_;
     queue.items.pop_front();
     Settle(to);
+  }
+  // A part of the first send has left: the rest waits behind all others. Pre: there is one.
+  void Yield(const PeerId& to) {
+    std::deque<Waiting>& items = queues_.at(to).items;
+    CHECK(!items.empty());
+    if (items.size() == 1) return;
+    Waiting first = std::move(items.front());
+    items.pop_front();
+    items.push_back(std::move(first));
   }
   // The link took nothing; it says when it has drained.
   void OnFull(Time now, const PeerId& to) { queues_[to].until = now + config_.retry; }

@@ -235,14 +235,14 @@ void Agent::Impl::MakePlanes() {
                               return write(region);
                             },
                             write};
-  plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"), &clock_);
+  sends_ = std::make_unique<SendPlane>(*tensors_, metrics_);
+  plane_ = std::make_unique<ChunkPlane>(*tensors_, *sends_, memory, metrics_, &clock_);
   const MixPlane::Core core{
       [this](const MixArrived& chunk) { return peer_->PlaceMix(chunk); },
       [this](const PeerId& to, MixTag tag, uint64_t sequence, uint32_t chunk) {
         return peer_->DescribeMix(to, tag, sequence, chunk);
-      },
-      [this](const PeerId& peer) { return plane_->EndpointOf(peer); }};
-  mix_ = std::make_unique<MixPlane>(*tensors_, memory, core, metrics_);
+      }};
+  mix_ = std::make_unique<MixPlane>(*sends_, memory, core, metrics_);
 }
 
 void Agent::Impl::MakeStateExchange() {

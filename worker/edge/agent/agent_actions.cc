@@ -40,10 +40,10 @@ void Agent::Impl::Do(Time, WallTime, const Send& action) {
 }
 
 void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
-  if (peer_endpoints_.size() < ChunkPlane::kMaxPeers || peer_endpoints_.contains(action.peer)) {
+  if (peer_endpoints_.size() < SendPlane::kMaxPeers || peer_endpoints_.contains(action.peer)) {
     peer_endpoints_[action.peer] = action.peer_endpoint;
   }
-  plane_->Introduce(action.peer, action.tensor_endpoint);
+  sends_->Introduce(action.peer, action.tensor_endpoint);
   // A neighbour may ask for it on behalf of somebody who cannot dial it.
   grpc_->relay().Introduce(action.peer, action.peer_endpoint, dht::RelayPort::kPeer);
   grpc_->relay().Introduce(action.peer, action.tensor_endpoint, dht::RelayPort::kTensor);
@@ -359,12 +359,13 @@ void Agent::Impl::Do(Time, WallTime, const PowerAction& action) {
   mix_->Run(action);
 }
 
-void Agent::Impl::FeedSent(const MixSent& sent) {
-  inputs_.push_back([this, sent](Time at, Actions& out) { peer_->OnLocal(at, sent, out); });
+void Agent::Impl::TellMixSent(Time now, WallTime wall) {
+  for (const MixSent& sent : mix_->TakeSent()) FeedLocal(now, wall, sent);
 }
 
-void Agent::Impl::Do(Time now, WallTime, const MixSend& action) {
-  for (const MixSent& sent : mix_->Send(now, action)) FeedSent(sent);
+void Agent::Impl::Do(Time now, WallTime wall, const MixSend& action) {
+  mix_->Send(now, action);
+  TellMixSent(now, wall);
 }
 
 void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {

@@ -39,6 +39,7 @@
 #include "worker/edge/state/state_exchange.h"
 #include "worker/edge/tensor/chunk_plane.h"
 #include "worker/edge/tensor/mix_plane.h"
+#include "worker/edge/tensor/send_plane.h"
 #include "worker/edge/tensor/tensor_transport.h"
 
 namespace crowdsurf::dht {
@@ -170,7 +171,7 @@ class Agent::Impl : public TimerSource {
   void Overwrite(Region region);  // a committed average that lay there is gone
   void DescribeAverage(Time now, WallTime wall, const Deliver& average);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
-  void FeedSent(const MixSent& sent);
+  void TellMixSent(Time now, WallTime wall);  // the peer core
   void SubmitCheckpoint();
   void EndWhenJobIsOver(Time now);
   const char* WaitsForAtTheEnd(Time now) const;  // nullptr: for nothing more
@@ -214,13 +215,14 @@ class Agent::Impl : public TimerSource {
 
   // ---- host thread ----
   std::unique_ptr<Peer> peer_;
+  std::unique_ptr<SendPlane> sends_;
   std::unique_ptr<ChunkPlane> plane_;
   std::unique_ptr<MixPlane> mix_;
   std::unique_ptr<StateExchange> state_;
   std::deque<Input> inputs_;
   bool feeding_ = false;
   bool peer_started_ = false;
-  std::map<PeerId, std::string> peer_endpoints_;  // introduced; ChunkPlane::kMaxPeers
+  std::map<PeerId, std::string> peer_endpoints_;  // introduced; SendPlane::kMaxPeers
 
   struct Trainer {
     Digest schema;

@@ -47,13 +47,13 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 
 Time Agent::Impl::NextDeadline() const {
   const Time peer = peer_started_ ? peer_->NextDeadline() : Time::Infinite();
-  return std::min({peer, plane_->NextDeadline(), mix_->NextDeadline(), state_->NextDeadline(),
-                   progress_at_, linger_until_, leave_by_, checkpoint_wait_until_, seat_again_});
+  return std::min({peer, sends_->NextDeadline(), state_->NextDeadline(), progress_at_,
+                   linger_until_, leave_by_, checkpoint_wait_until_, seat_again_});
 }
 
 void Agent::Impl::OnTimer(Time now, WallTime wall) {
-  plane_->OnTimer(now);
-  for (const MixSent& sent : mix_->OnTimer(now)) FeedLocal(now, wall, sent);
+  sends_->OnTimer(now);
+  TellMixSent(now, wall);
   if (now >= state_->NextDeadline()) {
     state_->OnTimer(now);
     OnState(now, wall);
@@ -101,8 +101,8 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
 }
 
 void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
-  plane_->OnDrained(now, peer);
-  for (const MixSent& sent : mix_->OnDrained(now, peer)) FeedLocal(now, wall, sent);
+  sends_->OnDrained(now, peer);
+  TellMixSent(now, wall);
 }
 
 void Agent::Impl::AskForToken(const PeerId& peer, uint64_t number) {
@@ -126,17 +126,13 @@ void Agent::Impl::OnTokenWord(const dht::Contact& from, ByteView body) {
 }
 
 void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
-  if (evidence != DownEvidence::kRefused) {
-    plane_->OnFailed(now, peer);
-    mix_->OnFailed(now, peer);
-  }
+  if (evidence != DownEvidence::kRefused) sends_->OnFailed(now, peer);
   OnDown(now, wall, peer, evidence);
 }
 
 void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
   if (evidence == DownEvidence::kRefused) {
-    plane_->OnDead(peer);
-    mix_->OnDead(peer);
+    sends_->OnDead(peer);
     tensors_->Forget(peer);
     state_->OnPeerDown(now, peer);
   }

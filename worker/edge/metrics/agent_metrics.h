@@ -42,7 +42,8 @@ struct AgentMetrics {
   Counter& strange_chunks = registry.AddCounter("crowdsurf_worker_chunks_unknown_total",
                                                 "Chunks of instances that are not open here.");
   Gauge& waiting_sends = registry.AddGauge("crowdsurf_worker_sends_waiting_frames",
-                                           "Chunks that wait for room in a peer's queue.");
+                                           "Chunks, and messages of strategies on graphs, that "
+                                           "wait for room in a peer's queue.");
   Counter& sends_dropped_full = SendsDropped("full");
   Counter& sends_dropped_dead = SendsDropped("peer_dead");
   Counter& send_retries = registry.AddCounter(

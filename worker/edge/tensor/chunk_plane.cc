@@ -9,16 +9,6 @@
 
 namespace crowdsurf::worker {
 
-void ChunkPlane::Introduce(const PeerId& peer, const std::string& tensor_endpoint) {
-  if (endpoints_.size() >= kMaxPeers && !endpoints_.contains(peer)) return;
-  endpoints_[peer] = tensor_endpoint;
-}
-
-std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
-  const auto it = endpoints_.find(peer);
-  return it == endpoints_.end() ? std::nullopt : std::optional(it->second);
-}
-
 void ChunkPlane::Open(const OpenBuffers& open) {
   Overwritten(open.to);
   RoundBuffers<float> buffers{
@@ -75,12 +65,13 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
   if (open == rounds_.end()) return std::nullopt;
   const RoundHandle round = chunk.round;
   if (const auto* send = std::get_if<SendInput>(&chunk.action)) {
-    SendInOrder(now, send->to,
-                InputSend{round, send->chunk, send->assigned, GenerationOf(open->second)});
+    const InputSend what{round, send->chunk, send->assigned, GenerationOf(open->second)};
+    sends_.Push(now, send->to, *this, what);
   } else if (const auto* result = std::get_if<SendResult>(&chunk.action)) {
-    SendInOrder(
-        now, result->to,
-        ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
+    const ResultSend what{round,        result->chunk, result->assigned,
+                          result->mask, result->hash,  calls_};
+    sends_.Push(now, result->to, *this, what);
+    ++calls_;
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
     TakeSlot(open->second, round, fold->chunk);
     const AveragingWork work = Works(AveragingPart::kFold);
@@ -107,7 +98,7 @@ void ChunkPlane::Store(const OpenedRound& open, RoundHandle round, ChunkIndex ch
 }
 
 void ChunkPlane::Execute(Time now, const SpeakChunk& speak) {
-  SendInOrder(now, speak.to, SpeakSend{speak, generations_[speak.region]});
+  sends_.Push(now, speak.to, *this, SpeakSend{speak, generations_[speak.region]});
 }
 
 void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, TensorPayload payload,
@@ -200,70 +191,25 @@ void ChunkPlane::TakeSlot(const OpenedRound& open, RoundHandle round, ChunkIndex
   if (open.lands) transport_.slots().Take(open.instance, chunk.value());
 }
 
-void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
-  ++calls_;
-  queues_.OnDrained(peer);
-  Flush(now, peer);
-}
-
-void ChunkPlane::OnDead(const PeerId& peer) {
-  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
-  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
-}
-
-void ChunkPlane::OnTimer(Time now) {
-  ++calls_;
-  // The word that a queue has drained may be lost, so full links are tried again after a while.
-  for (const PeerId& peer : queues_.TakeDue(now)) {
-    metrics_.send_retries.Add();
-    Flush(now, peer);
-  }
-}
-
 bool ChunkPlane::SendStateFrame(Time now, const PeerId& to, SharedBytes payload) {
-  if (!endpoints_.contains(to)) return false;
-  SendInOrder(now, to, std::move(payload));
+  if (!sends_.Knows(to)) return false;
+  sends_.Push(now, to, *this, StateSend{std::move(payload)});
   return true;
 }
 
-void ChunkPlane::SendInOrder(Time now, const PeerId& to, Waiting what) {
-  const auto* state = std::get_if<SharedBytes>(&what);
-  const size_t bytes = sizeof(Waiting) + (state != nullptr ? (*state)->size() : 0);
-  if (!queues_.Push(to, std::move(what), bytes)) return metrics_.sends_dropped_full.Add();
-  Flush(now, to);
-}
-
-void ChunkPlane::Flush(Time now, const PeerId& to) {
-  // Ends when nothing waits, or after OnFull or OnFailed: then the queue gives nothing for a while.
-  while (const Waiting* what = queues_.Next(to)) {
-    switch (TrySend(to, *what)) {
-      case Sent::kQueued:
-        queues_.Pop(to);
-        break;
-      case Sent::kFull:
-        queues_.OnFull(now, to);
-        break;
-      case Sent::kDown:  // word of how dead it is follows
-        queues_.OnFailed(now, to);
-        break;
-    }
-  }
-  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
-}
-
-ChunkPlane::Sent ChunkPlane::TrySend(const PeerId& to, const Waiting& what) {
+Tried ChunkPlane::Try(const PeerId& to, WaitingSend& what) {
   if (const auto* speak = std::get_if<SpeakSend>(&what)) return TrySpeak(to, *speak);
-  if (const auto* input = std::get_if<InputSend>(&what)) return TrySendInput(to, *input);
-  if (const auto* result = std::get_if<ResultSend>(&what)) return TrySendResult(to, *result);
+  if (const auto* input = std::get_if<InputSend>(&what)) return TryInput(to, *input);
+  if (const auto* result = std::get_if<ResultSend>(&what)) return TryResult(to, *result);
   TensorHeader header;
   header.kind = TensorKind::kState;
-  return Transmit(to, header, std::get<SharedBytes>(what));
+  return sends_.Transmit(to, header, std::get<StateSend>(what).payload);
 }
 
-ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
+Tried ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   const SpeakChunk& speak = what.speak;
   // The region holds other values by now: the chunk is void, which counts as sent.
-  if (generations_[speak.region] != what.generation) return Sent::kQueued;
+  if (generations_[speak.region] != what.generation) return Tried::kSent;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
   Bytes wire = transport_.pool()->Take(WireBytes<float>(speak.wire, values.size()));
   {
@@ -276,14 +222,14 @@ ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   header.rank = static_cast<uint8_t>(speak.rank);
   header.chunk = speak.chunk.value();
   header.assigned = speak.assigned;
-  return Transmit(to, header, transport_.pool()->Share(std::move(wire)));
+  return sends_.Transmit(to, header, transport_.pool()->Share(std::move(wire)));
 }
 
-ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& what) {
+Tried ChunkPlane::TryInput(const PeerId& to, const InputSend& what) {
   const auto open = rounds_.find(what.round);
-  if (open == rounds_.end()) return Sent::kQueued;
+  if (open == rounds_.end()) return Tried::kSent;
   // The next snapshot is being written there: half of each would pass for an input.
-  if (GenerationOf(open->second) != what.generation) return Sent::kQueued;
+  if (GenerationOf(open->second) != what.generation) return Tried::kSent;
   TensorHeader header;
   header.kind = TensorKind::kInput;
   header.instance = open->second.instance;
@@ -292,8 +238,8 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   header.assigned = what.assigned;
   // A snapshot stays in the outbox until the agent asks for another or releases it (KeepLent).
   const auto lies = reducer_.OwnInPlace(what.round, what.chunk);
-  if (lies && open->second.from == Region::kOutbox) return TransmitLent(to, header, *lies);
-  return Transmit(to, header, transport_.pool()->Share(OwnInput(what)));
+  if (lies && open->second.from == Region::kOutbox) return Lend(to, header, *lies);
+  return sends_.Transmit(to, header, transport_.pool()->Share(OwnInput(what)));
 }
 
 Bytes ChunkPlane::OwnInput(const InputSend& what) const {
@@ -306,9 +252,9 @@ SharedBytes ChunkPlane::Result(const ResultSend& what) {
   return reducer_.Result(what.round, what.chunk);
 }
 
-ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& what) {
+Tried ChunkPlane::TryResult(const PeerId& to, const ResultSend& what) {
   const auto open = rounds_.find(what.round);
-  if (open == rounds_.end()) return Sent::kQueued;
+  if (open == rounds_.end()) return Tried::kSent;
   TensorHeader header;
   header.kind = TensorKind::kResult;
   header.instance = open->second.instance;
@@ -319,14 +265,14 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.hash = what.hash;
   // It stays in its slot until that is written again (TakeSlot, Overwritten).
   if (const auto lies = reducer_.ResultInPlace(what.round, what.chunk)) {
-    if (IsOther(what, header.instance, *lies)) return Sent::kQueued;
-    const Sent sent = TransmitLent(to, header, *lies);
-    if (sent == Sent::kQueued) lent_slots_.emplace(what.round, what.chunk);
-    return sent;
+    if (IsOther(what, header.instance, *lies)) return Tried::kSent;
+    const Tried tried = Lend(to, header, *lies);
+    if (tried == Tried::kSent) lent_slots_.emplace(what.round, what.chunk);
+    return tried;
   }
   SharedBytes wire = Result(what);
-  if (IsOther(what, header.instance, *wire)) return Sent::kQueued;
-  return Transmit(to, header, std::move(wire));
+  if (IsOther(what, header.instance, *wire)) return Tried::kSent;
+  return sends_.Transmit(to, header, std::move(wire));
 }
 
 // Another result may lie in the slot since the core asked for this one. Its hash tells them apart.
@@ -334,19 +280,9 @@ bool ChunkPlane::IsOther(const ResultSend& what, const InstanceId& instance, Byt
   return what.call != calls_ && TensorPayloadHash(instance, wire) != what.hash;
 }
 
-ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& header,
-                                      SharedBytes payload) {
-  const std::optional<std::string> endpoint = EndpointOf(to);
-  if (!endpoint) return Sent::kQueued;  // never introduced: nothing can be sent, as if it were lost
-  return transport_.Send(to, *endpoint, header, std::move(payload));
-}
-
-ChunkPlane::Sent ChunkPlane::TransmitLent(const PeerId& to, const TensorHeader& header,
-                                          ByteView lent) {
-  const std::optional<std::string> endpoint = EndpointOf(to);
-  if (!endpoint) return Sent::kQueued;
+Tried ChunkPlane::Lend(const PeerId& to, const TensorHeader& header, ByteView bytes) {
   lends_ = true;
-  return transport_.SendLent(to, *endpoint, header, lent);
+  return sends_.TransmitLent(to, header, bytes);
 }
 
 }  // namespace crowdsurf::worker

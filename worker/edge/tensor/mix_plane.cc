@@ -59,91 +59,58 @@ void MixPlane::Run(const PowerAction& action) {
     metrics_.power_reseeds.Add(static_cast<double>(power_.reseeds() - before));
 }
 
-TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
-  const MixSend& send = waiting.send;
-  const auto endpoint = core_.endpoint(send.to);
-  for (; !waiting.turn.done(); waiting.turn.Advance()) {
-    const auto chunk = core_.describe(send.to, send.tag, send.sequence, waiting.turn.next());
-    if (!chunk || !endpoint) continue;  // void by now, or as if it were lost
-    scratch_.assign(chunk->elements, 0.0F);
-    bool first = true;
-    for (const Region region : chunk->sum_of) {
-      const auto part = Read(region, chunk->begin, chunk->elements);
-      for (size_t i = 0; i < part.size(); ++i)
-        scratch_[i] = first ? part[i] : scratch_[i] + part[i];
-      first = false;
-    }
-    // Encoded only now, when the queue has room: a late chunk carries the latest values.
-    ByteWriter lag;
-    lag.U64(static_cast<uint64_t>(chunk->lag));
-    auto wire = std::make_shared<Bytes>(lag.Take());
-    wire->resize(kMixLagBytes + scratch_.size() * WireWidth<float>(chunk->wire));
-    EncodeWire(chunk->wire, std::span<const float>(scratch_),
-               std::span(*wire).subspan(kMixLagBytes));
+Tried MixPlane::Try(const PeerId& to, WaitingSend& what) {
+  auto& [send, turn] = std::get<MixMessage>(what);
+  for (bool left = false; !left && !turn.done(); turn.Advance()) {
+    const auto chunk = core_.describe(to, send.tag, send.sequence, turn.next());
+    if (!chunk) continue;  // void by now
     TensorHeader header;
     header.kind = TensorKind::kMix;
     // The frame's fields of rounds, by what they carry here (docs/data-plane.md).
     header.rank = send.tag;
     header.assigned = static_cast<Ballot>(chunk->count);  // at most kMaxNodes
-    header.chunk = waiting.turn.next();
+    header.chunk = turn.next();
     header.instance = chunk->instance;
     header.mask = chunk->sequence;
-    const auto sent = transport_.Send(send.to, *endpoint, header, std::move(wire));
-    if (sent != TensorTransport::Sent::kQueued) return sent;
+    const Tried tried = sends_.Transmit(to, header, Encode(*chunk));
+    if (tried != Tried::kSent) return tried;
+    left = true;
   }
-  return TensorTransport::Sent::kQueued;
+  if (!turn.done()) return Tried::kPart;
+  sent_.push_back({to, send.tag, send.sequence});
+  return Tried::kSent;
 }
 
-std::vector<MixSent> MixPlane::Send(Time now, const MixSend& send) {
-  const auto older = [&](const Waiting& waiting) { return waiting.send.tag == send.tag; };
+// Only now, when it is the chunk's turn: a late one carries the latest values.
+SharedBytes MixPlane::Encode(const MixChunk& chunk) {
+  scratch_.assign(chunk.elements, 0.0F);
+  bool first = true;
+  for (const Region region : chunk.sum_of) {
+    const auto part = Read(region, chunk.begin, chunk.elements);
+    for (size_t i = 0; i < part.size(); ++i) scratch_[i] = first ? part[i] : scratch_[i] + part[i];
+    first = false;
+  }
+  ByteWriter lag;
+  lag.U64(static_cast<uint64_t>(chunk.lag));
+  auto wire = std::make_shared<Bytes>(lag.Take());
+  wire->resize(kMixLagBytes + scratch_.size() * WireWidth<float>(chunk.wire));
+  EncodeWire(chunk.wire, std::span<const float>(scratch_), std::span(*wire).subspan(kMixLagBytes));
+  return wire;
+}
+
+void MixPlane::Send(Time now, const MixSend& send) {
+  const auto older = [&](const WaitingSend& what) {
+    const auto* message = std::get_if<MixMessage>(&what);
+    return message != nullptr && message->send.tag == send.tag;
+  };
   // A newer message takes the older one's place in the queue, and goes on with the chunk that is
   // next.
-  if (Waiting* waiting = queues_.Find(send.to, older)) {
-    waiting->send = send;
-    waiting->turn.Renew(send.chunks);
-  } else if (!queues_.Push(send.to, {send, ChunkTurn(send.chunks)}, sizeof(Waiting))) {
-    metrics_.sends_dropped_full.Add();
-  }
-  std::vector<MixSent> sent;
-  Flush(now, send.to, sent);
-  return sent;
-}
-
-std::vector<MixSent> MixPlane::OnDrained(Time now, const PeerId& peer) {
-  std::vector<MixSent> sent;
-  queues_.OnDrained(peer);
-  Flush(now, peer, sent);
-  return sent;
-}
-
-std::vector<MixSent> MixPlane::OnTimer(Time now) {
-  std::vector<MixSent> sent;
-  for (const PeerId& peer : queues_.TakeDue(now)) {
-    metrics_.send_retries.Add();
-    Flush(now, peer, sent);
-  }
-  return sent;
-}
-
-void MixPlane::OnDead(const PeerId& peer) {
-  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
-}
-
-void MixPlane::Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent) {
-  while (Waiting* waiting = queues_.Next(peer)) {
-    const MixSend send = waiting->send;
-    switch (Advance(*waiting)) {
-      case TensorTransport::Sent::kQueued:
-        queues_.Pop(peer);
-        sent.push_back({send.to, send.tag, send.sequence});
-        break;
-      case TensorTransport::Sent::kFull:
-        queues_.OnFull(now, peer);
-        break;
-      case TensorTransport::Sent::kDown:  // word of how dead it is follows
-        queues_.OnFailed(now, peer);
-        break;
-    }
+  if (WaitingSend* waiting = sends_.Find(send.to, older)) {
+    auto& message = std::get<MixMessage>(*waiting);
+    message.send = send;
+    message.turn.Renew(send.chunks);
+  } else if (!sends_.Push(now, send.to, *this, MixMessage{send, ChunkTurn(send.chunks)})) {
+    sent_.push_back({send.to, send.tag, send.sequence});  // void: as if it were lost on the way
   }
 }
 

@@ -1,71 +1,57 @@
 // Mix plane: executes the actions of strategies on graphs that touch tensor bytes.
 //
-// Between Peer (decides), TensorTransport (moves), the link's regions and the strategy's own
-// buffers, which lie here. A message leaves chunk by chunk as fast as its peer's queue takes it;
-// what a chunk is made of is asked of the core at that moment (DescribeMix), so a late chunk
+// Between Peer (decides), SendPlane (says whose turn it is), the link's regions and the strategy's
+// own buffers, which lie here. A message leaves chunk by chunk as fast as its peer's queue takes
+// it; what a chunk is made of is asked of the core at that moment (DescribeMix), so a late chunk
 // carries the latest, and nothing is copied but the chunk. Host thread only. Bounds: the regions
-// that the core declares (ReserveRegions); a message per peer and tag waits (send_queues.h),
-// a newer one takes its place (chunk_turn.h).
+// that the core declares (ReserveRegions); a message per peer and tag waits (send_plane.h), a newer
+// one takes its place (chunk_turn.h).
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <vector>
 
-#include "worker/core/link/chunk_turn.h"
-#include "worker/core/link/send_queues.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/power/power_edges.h"
 #include "worker/core/vector/mix.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/chunk_plane.h"
-#include "worker/edge/tensor/tensor_transport.h"
+#include "worker/edge/tensor/send_plane.h"
 
 namespace crowdsurf::worker {
 
-class MixPlane {
+class MixPlane : public Sender {
  public:
   struct Core {  // Peer's answers
     std::function<std::optional<MixPlace>(const MixArrived&)> place;
     std::function<std::optional<MixChunk>(const PeerId&, MixTag, uint64_t, uint32_t)> describe;
-    std::function<std::optional<std::string>(const PeerId&)> endpoint;  // nullopt: unknown peer
   };
 
-  MixPlane(TensorTransport& transport, RegionMemory memory, Core core, AgentMetrics& metrics)
-      : transport_(transport),
-        memory_(std::move(memory)),
-        core_(std::move(core)),
-        metrics_(metrics) {}
+  // References outlive the plane.
+  MixPlane(SendPlane& sends, RegionMemory memory, Core core, AgentMetrics& metrics)
+      : sends_(sends), memory_(std::move(memory)), core_(std::move(core)), metrics_(metrics) {}
 
   // What was reserved before is void.
   void Reserve(const ReserveRegions& reserve);
   // Pre: the regions are the link's or reserved, and hold the range.
   void Run(const RunKernel& kernel);
   void Run(const PowerAction& action);
-  // Each returns the messages whose last chunk has left, or is void.
-  std::vector<MixSent> Send(Time now, const MixSend& send);
-  std::vector<MixSent> OnDrained(Time now, const PeerId& peer);
-  std::vector<MixSent> OnTimer(Time now);
-  Time NextDeadline() const { return queues_.NextDeadline(); }
-  // The link with it failed: what waits is tried again.
-  void OnFailed(Time now, const PeerId& peer) { queues_.OnFailed(now, peer); }
-  void OnDead(const PeerId& peer);  // what waits for it is dropped, without a MixSent
+  void Send(Time now, const MixSend& send);
+  // The messages whose last chunk has left since the last call, or that are void. One that is
+  // dropped with its dead peer is none of them.
+  std::vector<MixSent> TakeSent() { return std::exchange(sent_, {}); }
+  Tried Try(const PeerId& to, WaitingSend& what) override;
   // A chunk that arrived, stored if it had a place, the right size and finite values.
   MixArrived OnFrame(const PeerId& from, const TensorHeader& header, const Bytes& payload);
 
  private:
-  struct Waiting {
-    MixSend send;
-    ChunkTurn turn;
-  };
-  // kQueued: all its chunks have left.
-  TensorTransport::Sent Advance(Waiting& waiting);
-  void Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent);
+  SharedBytes Encode(const MixChunk& chunk);
   std::span<const float> Read(Region region, uint64_t begin, uint64_t count) const;
   std::span<float> Write(Region region, uint64_t begin, uint64_t count);
 
-  TensorTransport& transport_;
+  SendPlane& sends_;
   const RegionMemory memory_;
   const Core core_;
   AgentMetrics& metrics_;
@@ -73,7 +59,7 @@ class MixPlane {
   std::vector<std::vector<float>> buffers_;  // by extra region
   PowerEdges<float> power_;                  // of PowerGossip
   std::vector<float> scratch_;
-  SendQueues<Waiting> queues_;
+  std::vector<MixSent> sent_;  // until TakeSent
 };
 
 }  // namespace crowdsurf::worker

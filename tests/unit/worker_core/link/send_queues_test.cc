@@ -52,6 +52,38 @@ TEST_F(SendQueuesTest, AFullLinkWaitsForItsDrainingAndOthersDoNot) {
   EXPECT_THAT(Sent(a_), ElementsAre(1, 2));
 }
 
+TEST_F(SendQueuesTest, ASendThatLeavesInPartsGivesTheOthersTheirTurn) {
+  Fill(a_, 1, 3);
+  queues_.Yield(a_);
+  EXPECT_EQ(*queues_.Next(a_), 2);
+  Fill(a_, 4, 4);
+  EXPECT_THAT(Sent(a_), ElementsAre(2, 3, 1, 4));
+  Fill(a_, 5, 5);
+  queues_.Yield(a_);
+  EXPECT_EQ(queues_.size(), 1u);
+  EXPECT_EQ(queues_.bytes(), 10u);
+  EXPECT_THAT(Sent(a_), ElementsAre(5)) << "alone, it goes on at once";
+}
+
+// Even if the link is full after each part, and the long one is never at its end.
+TEST_F(SendQueuesTest, WhatIsBehindALongSendWaitsForOnePartOfIt) {
+  constexpr int kLong = 1;
+  Fill(a_, kLong, 3);
+  std::vector<int> left;
+  for (int drained = 0; drained < 6; ++drained) {
+    left.push_back(*queues_.Next(a_));
+    if (left.back() == kLong) {
+      queues_.Yield(a_);
+      Fill(a_, 10 + drained, 10 + drained);
+    } else {
+      queues_.Pop(a_);
+    }
+    queues_.OnFull(kStart, a_);
+    queues_.OnDrained(a_);
+  }
+  EXPECT_THAT(left, ElementsAre(kLong, 2, 3, kLong, 10, kLong));
+}
+
 TEST_F(SendQueuesTest, AFullLinkThatNeverSaysSoIsTriedAgain) {
   Fill(a_, 1, 1);
   queues_.OnFull(kStart, a_);
