@@ -75,6 +75,7 @@ void ChaosWorld::AddNode(Duration start) {
   config.min_silence = Milliseconds(20);
   config.max_silence = Milliseconds(400);
   config.chunk_elements = scenario_.chunk_elements;
+  config.window_chunks = 1;  // owners have few chunks here
   index_[config.id] = node;
   nodes_.push_back(
       std::make_unique<PeerNode>(node, config, scenario_, *this, rng_.Fork(config.worker)));

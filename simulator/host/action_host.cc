@@ -94,8 +94,24 @@ template <class Scalar>
 void ActionHost<Scalar>::OnTimer() {
   // The deadline has moved since the timer was armed.
   if (core_->NextDeadline() > now()) return ArmTimer(core_->NextDeadline());
-  for (const auto& [to, chunks] : std::exchange(chunks_left_, {})) core_->OnChunksLeft(to, chunks);
+  for (const auto& [to, chunks] : std::exchange(chunks_left_, {}))
+    core_->OnChunksLeft(to, chunks, RoundTripTo(to));
   Give([this](Actions& out) { core_->OnTimer(now(), out); });
+}
+
+// What the kernel would say of the link. Windows follow it alone, so it need not be that of the
+// world's network: a third say nothing, and the others say what keeps windows low, or widens them.
+template <class Scalar>
+std::optional<Duration> ActionHost<Scalar>::RoundTripTo(const PeerId& peer) const {
+  Rng drawn = setup_.rng.Fork("round trip to " + peer.hex());
+  switch (drawn.Uniform(3)) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return Microseconds(20 + static_cast<int64_t>(drawn.Uniform(200)));
+    default:
+      return Microseconds(500 + static_cast<int64_t>(drawn.Uniform(5000)));
+  }
 }
 
 template <class Scalar>

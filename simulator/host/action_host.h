@@ -176,6 +176,7 @@ class ActionHost : public Process {
   void Offer(const Donation& offer, const worker::ResultHashes* hashes = nullptr);
   void FetchAfter(Duration delay, const worker::FetchState& fetch, int tries);
   void FinishFetch(const worker::FetchState& fetch, int tries);
+  std::optional<Duration> RoundTripTo(const PeerId& peer) const;
 
   // ---- actions
   void Act(const worker::Send& action) { outside_.SendBody(index(), action.to, action.body); }

@@ -42,7 +42,8 @@ class HostedCore {
                        worker::Actions& /*out*/) {
     return false;
   }
-  virtual void OnChunksLeft(const PeerId& /*to*/, uint32_t /*chunks*/) {}
+  virtual void OnChunksLeft(const PeerId& /*to*/, uint32_t /*chunks*/,
+                            std::optional<Duration> /*round_trip*/) {}
   virtual void OnFolded(Time /*now*/, const worker::FoldedChunk& /*chunk*/,
                         worker::Actions& /*out*/) {}
   // ---- strategies on graphs

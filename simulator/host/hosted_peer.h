@@ -39,7 +39,10 @@ class HostedPeer : public HostedCore {
   bool OnChunk(Time now, const worker::ChunkArrived& chunk, worker::Actions& out) override {
     return peer_.OnChunk(now, chunk, out);
   }
-  void OnChunksLeft(const PeerId& to, uint32_t chunks) override { peer_.OnChunksLeft(to, chunks); }
+  void OnChunksLeft(const PeerId& to, uint32_t chunks,
+                    std::optional<Duration> round_trip) override {
+    peer_.OnChunksLeft(to, chunks, round_trip);
+  }
   void OnFolded(Time now, const worker::FoldedChunk& chunk, worker::Actions& out) override {
     peer_.OnFolded(now, chunk, out);
   }

@@ -57,6 +57,16 @@ void DrawFaults(Rng& rng, int nodes, RoundScenario& scenario) {
   }
 }
 
+// Owners have one to three chunks, so windows are of one to four.
+void DrawWindows(Rng rng, RoundScenario& scenario) {
+  scenario.window_chunks = 1;
+  scenario.max_window_chunks = static_cast<uint32_t>(1 + OneOf(rng, 4));
+  for (int i = OneOf(rng, 4 * scenario.members); i > 0; --i)
+    scenario.windows.push_back({Within(rng, Milliseconds(20)), OneOf(rng, scenario.members),
+                                OneOf(rng, scenario.members),
+                                static_cast<uint32_t>(1 + OneOf(rng, 4))});
+}
+
 }  // namespace
 
 RoundScenario DrawScenario(uint64_t seed) {
@@ -82,6 +92,7 @@ RoundScenario DrawScenario(uint64_t seed) {
   DrawFaults(rng,
              scenario.members + scenario.holes * scenario.speakers + scenario.outside_witnesses,
              scenario);
+  DrawWindows(Rng(seed).Fork("windows"), scenario);
   return scenario;
 }
 

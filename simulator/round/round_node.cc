@@ -185,6 +185,15 @@ void RoundNode::OnQuorumLost() {
   });
 }
 
+void RoundNode::OnWindow(const PeerId& owner, uint32_t chunks) {
+  Do([this, owner, chunks] {
+    if (!round_) return;
+    RoundActions actions;
+    round_->OnWindow(owner, chunks, actions);
+    AfterInput(actions);
+  });
+}
+
 // Executes what the round answered, in order, then looks at the clock.
 void RoundNode::AfterInput(RoundActions& actions) {
   for (size_t i = 0; i < actions.size(); ++i) {

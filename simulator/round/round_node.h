@@ -64,6 +64,7 @@ class RoundNode : public Process {
   void OnSuspicion(const PeerId& of, worker::SuspicionCause cause);
   void OnTrust(const PeerId& of);
   void OnQuorumLost();
+  void OnWindow(const PeerId& owner, uint32_t chunks);
 
   const std::optional<worker::Round>& round() const { return round_; }
   worker::Ballot branch() const { return branch_; }  // 0: in none

@@ -69,6 +69,15 @@ struct RoundScenario {
     Duration after;
   };
   std::vector<LateSnapshot> late_snapshots;
+  uint32_t window_chunks = worker::kLeastWindowChunks;  // RoundSpec's
+  uint32_t max_window_chunks = worker::kLeastWindowChunks;
+  struct Window {  // what a node learns of its link to an owner
+    Duration at;
+    int node = 0;
+    int owner = 0;
+    uint32_t chunks = 0;
+  };
+  std::vector<Window> windows;
   std::vector<Spell> freezes;
   std::vector<Spell> cuts;          // one way, node -> of
   std::vector<Spell> suspicions;    // node is told that `of` is gone; `length` later: it is not

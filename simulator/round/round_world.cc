@@ -106,6 +106,8 @@ void RoundWorld::MakeGroup() {
   spec_.witnesses = witnesses_;
   spec_.chunks =
       worker::MakeChunks(shares, worker::RankSet::FirstRanks(members), scenario_.chunk_elements);
+  spec_.window_chunks = scenario_.window_chunks;
+  spec_.max_window_chunks = scenario_.max_window_chunks;
   spec_.schema = Sha256(AsBytes("schema"));
   Rng weights = rng_.Fork("weights");
   for (int node = 0; node < scenario_.members; ++node) {
@@ -176,6 +178,10 @@ void RoundWorld::Schedule() {
     queue_.After(spell.at + spell.length,
                  [this, spell] { At(spell.node).OnTrust(At(spell.of).id()); });
   }
+  for (const RoundScenario::Window& window : scenario_.windows)
+    queue_.After(window.at, [this, window] {
+      At(window.node).OnWindow(At(window.owner).id(), window.chunks);
+    });
   queue_.After(scenario_.heal, [this] { Heal(); });
 }
 

@@ -113,6 +113,7 @@ RoundSpec RoundWorld::SpecOf(int rank) const {
   spec.stake.weight = weights_[static_cast<size_t>(rank)];
   spec.schema = schema_;
   spec.window_chunks = 2;
+  spec.max_window_chunks = 4;
   return spec;
 }
 
@@ -269,6 +270,15 @@ void RoundWorld::Chaos() {
     const PeerId self = peer;
     if (faults && rng_.Bernoulli(0.2)) At(rng_.Uniform(kChaos), [this, self] { Crash(self); });
   }
+  Rng windows = rng_.Fork("windows");
+  for (const auto& [sender, host] : hosts_) {
+    const int self = sender;
+    for (const auto& [peer, rank] : rank_of_) {
+      const PeerId owner = peer;
+      const auto chunks = static_cast<uint32_t>(1 + windows.Uniform(5));
+      At(windows.Uniform(60), [this, self, owner, chunks] { SetWindow(self, owner, chunks); });
+    }
+  }
   if (!faults) return;
   for (const auto& [observer, host] : hosts_) {
     for (const auto& [peer, rank] : rank_of_) {
@@ -289,6 +299,13 @@ void RoundWorld::Chaos() {
         Run(HostAt(self), out);
       });
   }
+}
+
+void RoundWorld::SetWindow(int rank, const PeerId& owner, uint32_t chunks) {
+  if (dead_.count(TestPeer(rank)) > 0) return;
+  RoundActions out;
+  HostAt(rank).round.OnWindow(owner, chunks, out);
+  Run(HostAt(rank), out);
 }
 
 void RoundWorld::Late(int rank) {

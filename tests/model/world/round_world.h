@@ -117,6 +117,7 @@ class RoundWorld {
   bool SlotsFull(const RoundHost& host, size_t but) const;
   RankSet AcceptedMembers() const;
   void Late(int rank);
+  void SetWindow(int rank, const PeerId& owner, uint32_t chunks);
   void Trace(const std::string& what) const;
 
   WorldOptions options_;

@@ -147,6 +147,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .leaves_when_behind = opening.leaves_when_behind,
                  .stake = opening.stake,
                  .schema = vector_.schema,
+                 .window_chunks = config_.window_chunks,
+                 .max_window_chunks = MaxWindow(plan.cells.size(), opening),
                  .promised = std::move(*promised),
                  .again = suspended_ == plan.instance,
                  .filled = WholeChunks(plan.chunks, opening.filled)};
@@ -188,6 +190,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                               {"ranks", plan.cells.size()}});
   Instance& instance = at->second;
   RoundActions actions;
+  SetWindows(instance, actions);
   instance.round.Start(actions);
   SuspectThose(down, instance.round, actions);
   instance.pacer.Observe(now, instance.round);

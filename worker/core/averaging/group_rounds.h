@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "worker/core/averaging/send_window.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/averaging_messages.h"
 #include "worker/core/port/peer_summary.h"
@@ -137,7 +138,8 @@ class GroupRounds {
   // Called once for each message and chunk of `peer`, before it is given to anybody: frames that
   // waited here for their round or view say nothing about when their sender lived.
   void OnHeard(Time now, const PeerId& peer) { times_.OnHeard(now, peer); }
-  void OnChunksLeft(const PeerId& to, uint32_t chunks) { times_.OnChunksLeft(to, chunks); }
+  // Peer's.
+  void OnChunksLeft(const PeerId& to, uint32_t chunks, std::optional<Duration> round_trip);
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;
 
@@ -213,6 +215,12 @@ class GroupRounds {
   WireFormat WireOf(const Opening& opening) const {
     return opening.changes ? WireFormat::kInt8 : wire_;
   }
+  uint64_t ChunkBytes(const Opening& opening) const;
+  uint32_t MaxWindow(size_t ranks, const Opening& opening) const;
+  void SetWindows(Instance& instance, RoundActions& out);
+  void SetWindow(Instance& instance, const PeerId& owner, RoundActions& out);
+  void ShowWindow(const Instance& instance);
+  void TakeResult(Time now, Instance& instance, const ChunkArrived& chunk, RoundActions& out);
   void OpenInstance(Time now, const std::set<PeerId>& down, Actions& out);
   void OpenDuties(Actions& out);
   void Speak(const GroupPlan& plan, int rank, Actions& out);
@@ -258,6 +266,7 @@ class GroupRounds {
   KnownView previous_;                      // the parent; none after a change of lineage
   WireFormat wire_ = WireFormat::kFloat32;  // of whole values
   RoundTimes times_;
+  SendWindows windows_;
   WitnessTable table_;
   RoundHandle last_handle_ = 0;
   Instances instances_;

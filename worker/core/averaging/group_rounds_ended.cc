@@ -21,6 +21,8 @@ void GroupRounds::Perform(Time now, Instance& instance, RoundActions& actions, A
     } else if (!std::holds_alternative<BranchFormed>(action)) {
       instance.flowed |=
           std::holds_alternative<SendInput>(action) || std::holds_alternative<SendResult>(action);
+      if (const auto* input = std::get_if<SendInput>(&action))
+        windows_.OnInput(now, input->to, input->chunk);
       instance.fed |= std::holds_alternative<FoldChunk>(action);  // its mask is fixed
       out.push_back(Chunk{instance.handle, std::move(action)});
     }

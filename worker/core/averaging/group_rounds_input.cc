@@ -1,4 +1,4 @@
-// What arrives at the open rounds: frames, chunks, deadlines; and speaking for holes
+// What arrives at the open rounds: frames, deadlines; and speaking for holes
 // (group_rounds.h).
 #include <algorithm>
 
@@ -316,43 +316,7 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
   if (table_.full() > full) metrics_.RefuseFrame(FrameRefusal::kWitnessFull);
 }
 
-// ---- chunks, deaths, deadlines
-
-GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
-  return std::find_if(instances_.begin(), instances_.end(),
-                      [&](const auto& entry) { return entry.second.handle == handle; });
-}
-
-bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
-  const auto at = instances_.find(chunk.instance);
-  if (at == instances_.end()) {
-    metrics_.RefuseFrame(FrameRefusal::kChunkOfUnknownInstance);
-    return false;
-  }
-  Instance& instance = at->second;
-  RoundActions actions;
-  bool keep = false;
-  if (chunk.kind == ChunkArrived::Kind::kResult)
-    instance.round.OnResult(chunk.from, chunk.chunk, {chunk.assigned, chunk.mask, chunk.hash},
-                            actions);
-  else if (chunk.finite)
-    keep = instance.round.OnInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
-  else
-    instance.round.OnBadInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
-  instance.fed |= keep;
-  instance.pacer.Observe(now, instance.round);
-  Perform(now, instance, actions, out);
-  return keep;
-}
-
-void GroupRounds::OnFolded(Time now, const FoldedChunk& chunk, Actions& out) {
-  const auto at = FindHandle(chunk.round);
-  if (at == instances_.end()) return;  // closed while the fold was under way
-  RoundActions actions;
-  at->second.round.OnFolded(chunk.chunk, chunk.assigned, chunk.hash, actions);
-  at->second.pacer.Observe(now, at->second.round);
-  Perform(now, at->second, actions, out);
-}
+// ---- deaths, deadlines
 
 void GroupRounds::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
   for (auto& [id, instance] : instances_) {

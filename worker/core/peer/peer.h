@@ -53,10 +53,10 @@ class Peer {
   // True when the host must keep an input's bytes for a later FoldChunk.
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
-  // So many inputs and results have left for `to` since the last call. Said before OnTimer; a host
-  // that cannot tell says nothing.
-  void OnChunksLeft(const PeerId& to, uint32_t chunks) {
-    averaging_.rounds().OnChunksLeft(to, chunks);
+  // So many inputs and results have left for `to` since the last call, and the least round trip to
+  // it; nullopt: nobody knows that. Said before OnTimer; a host that cannot tell says nothing.
+  void OnChunksLeft(const PeerId& to, uint32_t chunks, std::optional<Duration> round_trip) {
+    averaging_.rounds().OnChunksLeft(to, chunks, round_trip);
   }
   // Strategies on graphs: where a chunk that arrived is to be stored (nullopt: nowhere); then, when
   // it lies there or was refused, OnMixChunk. DescribeMix: what a chunk of a MixSend is made of

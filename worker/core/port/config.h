@@ -11,6 +11,7 @@
 
 #include "base/id.h"
 #include "base/time.h"
+#include "worker/core/round/round_spec.h"
 #include "worker/core/strategy/strategy_factory.h"
 #include "worker/core/view/averaging_config.h"
 
@@ -34,6 +35,7 @@ struct PeerConfig {
   Duration min_silence = Milliseconds(50);     // docs/round.md: max(50 ms, median + 6 MAD)
   Duration max_silence = Seconds(1);
   size_t chunk_elements = 32'768;                  // 128 KiB of float32: reduced while in L2
+  uint32_t window_chunks = kLeastWindowChunks;     // RoundSpec's; the simulator shrinks it
   StrategyFactory strategies = BuiltStrategies();  // they open rounds; only tests give others
 };
 

@@ -24,6 +24,14 @@ Counter* MessagesRefused(MetricRegistry& r, std::string_view reason) {
                        "Messages of peers refused, by reason.", {{"reason", std::string(reason)}});
 }
 
+std::map<SuspicionCause, Counter*> BallotsByCause(MetricRegistry& r) {
+  return {{SuspicionCause::kReset, Ballots(r, "reset")},
+          {SuspicionCause::kSilence, Ballots(r, "silence")},
+          {SuspicionCause::kBye, Ballots(r, "bye")},
+          {SuspicionCause::kAbsent, Ballots(r, "absent")},
+          {SuspicionCause::kMismatch, Ballots(r, "mismatch")}};
+}
+
 }  // namespace
 
 PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
@@ -32,12 +40,7 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
     rounds[outcome] = Rounds(r, NameOf(outcome));
   rounds_left = Rounds(r, "left");
   rounds_branch = Rounds(r, "branch");
-  const std::map<SuspicionCause, const char*> causes = {{SuspicionCause::kReset, "reset"},
-                                                        {SuspicionCause::kSilence, "silence"},
-                                                        {SuspicionCause::kBye, "bye"},
-                                                        {SuspicionCause::kAbsent, "absent"},
-                                                        {SuspicionCause::kMismatch, "mismatch"}};
-  for (const auto& [cause, name] : causes) ballots[cause] = Ballots(r, name);
+  ballots = BallotsByCause(r);
   ballots_late = Ballots(r, "late");
   chunks_first = Chunks(r, "first");
   chunks_adopted = Chunks(r, "adopted");
@@ -45,6 +48,9 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   round_seconds =
       &r.AddHistogram("crowdsurf_round_decision_seconds", "From opening a round to its decision.",
                       {.005, .01, .03, .1, .3, 1, 3, 10, 30, 100});
+  send_window_bytes = &r.AddGauge(
+      "crowdsurf_round_send_window_bytes",
+      "The most bytes of inputs that may be under way to one owner, in the last round.");
   divergence = &r.AddCounter("crowdsurf_round_divergence_total",
                              "Members that applied different results; page on 1.");
   root_mismatch = &r.AddCounter("crowdsurf_round_root_mismatch_total", "HAVEs with another root.");

@@ -28,6 +28,7 @@ struct PeerMetrics {
   Counter* chunks_adopted;
   Counter* chunks_reduced_again;
   Histogram* round_seconds;
+  Gauge* send_window_bytes;
   Counter* divergence;
   Counter* root_mismatch;
   Counter* witness_quorum_lost;

@@ -40,7 +40,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMaxChunks);
   CHECK(spec.coverers.empty() || spec.coverers.size() == spec.chunks.size());
   CHECK_LE(spec.witnesses.size(), size_t{64});
-  CHECK_GT(spec.window_chunks, 0U);
+  CHECK(spec.window_chunks > 0 && spec.window_chunks <= spec.max_window_chunks);
   fixed->rule = rule;
   fixed->self = *spec.cells[static_cast<size_t>(spec.self)].member;
   for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
@@ -67,6 +67,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   filled_ = std::min(spec.filled, spec.chunks.size());
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
+  windows_.assign(spec.cells.size(), spec.window_chunks);
   ready_ = RankSet::Of(spec.self);
   stakes_[static_cast<uint8_t>(spec.self)] = spec.stake;
   own_word_ = ready_;

@@ -50,6 +50,9 @@ class Round {
   // The own input of the first `chunks` chunks is there. Until it is, a chunk is neither sent nor
   // folded. Less than before changes nothing.
   void OnFilled(size_t chunks, RoundActions& out);
+  // So many inputs may be ahead of the results of `owner`, between the spec's least and most. More
+  // than before: more go out now. Fewer: those that are out stay. Pre: `owner` is a member.
+  void OnWindow(const PeerId& owner, uint32_t chunks, RoundActions& out);
   // FoldChunk is done; `hash` is the ContentHash of the result's wire bytes.
   void OnFolded(ChunkIndex chunk, Ballot assigned, uint64_t hash, RoundActions& out);
   // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
@@ -97,6 +100,10 @@ class Round {
   bool Involves(const PeerId& peer) const;
   // It is suspected, or has gone: nothing is expected of it now.
   bool Distrusts(const PeerId& peer) const;
+  // The own input of `chunk` went to `owner`, and its result is not here.
+  bool AwaitsResult(const PeerId& owner, ChunkIndex chunk) const;
+  uint32_t window(const PeerId& owner) const;  // of OnWindow; pre: a member
+  uint32_t widest() const;                     // of the windows
   // That member has opened the round: a frame of it came that nobody else sends.
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
@@ -194,9 +201,6 @@ class Round {
   void OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out);
   void StartsAnew(int rank, RoundActions& out);
   bool Offers(const PeerId& from, int rank) const;
-  void SendInputs(int owner, RoundActions& out);
-  void SendAllInputs(RoundActions& out);
-  void RebuildLanes();
   bool Contribution(ChunkIndex chunk, const Gathering& inputs, int rank, RankSet& mask);
   void TryFold(ChunkIndex chunk, RoundActions& out);
   void TryFoldAll(RoundActions& out);
@@ -206,6 +210,12 @@ class Round {
   void TryHave(RoundActions& out);
   void TryFast(RoundActions& out);
   void SendHave(const HeldValue& held, RoundActions& out);
+
+  // round_lanes.cc: own inputs
+  void RebuildLanes();
+  void SendInputs(int owner, RoundActions& out);
+  void SendAllInputs(RoundActions& out);
+  uint32_t WindowTo(int owner, Ballot assigned) const;
 
   // round_speakers.cc: ASK and SPEAK
   void OnAsk(const PeerId& from, const Ask& frame, RoundActions& out);
@@ -300,8 +310,10 @@ class Round {
   size_t early_ = 0;  // inputs kept for a plan that has not come
   // (rank, own chunk): which speaker was asked, for which assignment.
   std::map<std::pair<uint8_t, ChunkIndex>, std::pair<PeerId, Ballot>> asked_;
-  std::set<ChunkIndex> served_;  // own chunks sent at assignment 0
-  std::vector<Lane> lanes_;      // by owner
+  std::set<ChunkIndex> served_;    // own chunks sent at assignment 0
+  std::vector<Lane> lanes_;        // by owner
+  std::vector<uint32_t> windows_;  // by owner
+  RankSet follow_ = {};            // owners that gave a result of the last plan: they have it
   // Deciding.
   WitnessRecord record_;  // promised: the one ballot variable of both roles
   std::optional<Digest> have0_;

@@ -94,6 +94,7 @@ void Round::OnPlan(const PeerId& from, const Plan& frame, RoundActions& out) {
 
 void Round::NotePlan(const Plan& plan) {
   seen_ = plan.ballot;
+  follow_ = {};
   ++progress_;
   plans_[plan.ballot] = AssignmentHash(plan);
   plan_members_ = plan.members;

@@ -249,6 +249,8 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U64(lane.next);
     p.out.U32(lane.out);
   }
+  for (const uint32_t window : windows_) p.out.U32(window);
+  p.out.U64(follow_.bits());
   for (const ChunkIndex chunk : pending_) p.out.U32(chunk.value());
   // Marks end lists of any length: without them two states could print the same bytes.
   p.out.U32(~uint32_t{0});

@@ -67,60 +67,6 @@ bool Round::IsBehind(const Ready& other) const {
   return other.stake.base < own.base;
 }
 
-// ---- own inputs, a window ahead ---------------------------------------------------------------
-// Inputs that are out already go on counting against the window of their owner.
-void Round::RebuildLanes() {
-  lanes_.assign(ranks(), {});
-  for (uint32_t c = 0; c < assignments_.size(); ++c) {
-    const ChunkAssignment& assignment = assignments_[c];
-    if (assignment.owner == self() || !assignment.holders.empty() || slots_[c].held()) continue;
-    if (!Covers(self(), ChunkIndex(c))) continue;
-    Lane& lane = lanes_[assignment.owner];
-    const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
-    if (sent)
-      ++lane.out;
-    else
-      lane.chunks.push_back(ChunkIndex(c));
-  }
-}
-
-// An owner can take inputs once it has opened the round: its READY or its STATUS says so.
-void Round::SendInputs(int owner, RoundActions& out) {
-  if (over_ || target_ || owner == self() || !Trusts(owner)) return;
-  if (!(ready_ | plan_members_).Contains(owner)) return;
-  Lane& lane = lanes_[static_cast<size_t>(owner)];
-  while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
-    const ChunkIndex chunk = lane.chunks[lane.next];
-    const bool held = slots_[chunk.value()].held();
-    if (!held && !HasOwn(chunk)) break;  // OnFilled goes on
-    ++lane.next;
-    if (held) continue;
-    ChunkAssignment& assignment = assignments_[chunk.value()];
-    bool& sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
-    if (sent) continue;  // it asked for it meanwhile
-    sent = true;
-    ++lane.out;
-    out.push_back(SendInput{PeerAt(owner), chunk, assignment.assigned});
-  }
-}
-
-void Round::SendAllInputs(RoundActions& out) {
-  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) SendInputs(rank, out);
-}
-
-void Round::OnFilled(size_t chunks, RoundActions& out) {
-  const size_t before = filled_;
-  filled_ = std::max(filled_, std::min(chunks, assignments_.size()));
-  if (filled_ == before || over_ || target_) return;
-  ++progress_;
-  SendAllInputs(out);
-  const auto first = pending_.lower_bound(ChunkIndex(static_cast<uint32_t>(before)));
-  const std::vector<ChunkIndex> now(
-      first, pending_.lower_bound(ChunkIndex(static_cast<uint32_t>(filled_))));
-  for (const ChunkIndex chunk : now) TryFold(chunk, out);
-  Drain(out);
-}
-
 // ---- others' inputs ---------------------------------------------------------------------------
 // `from` may send inputs of `rank`.
 bool Round::Offers(const PeerId& from, int rank) const {
@@ -149,7 +95,7 @@ bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assig
     if (pending_.count(chunk) == 0) return refuse(FrameRefusal::kInputLate);
   } else {
     // The plan that makes this peer the owner may still be on its way.
-    // As much as honest senders send ahead of results: a window from each rank.
+    // As much as honest senders send ahead of results: a least window from each rank (WindowTo).
     const size_t bound = ranks() * fixed_->spec.window_chunks;
     if (assigned <= seen_ || assigned < record_.promised)
       return refuse(FrameRefusal::kInputSuperseded);
@@ -292,6 +238,7 @@ void Round::OnResult(const PeerId& from, ChunkIndex chunk, const ChunkValue& val
   // An adopted result must be that very one; a new one must come from its owner.
   if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
     return Refuse(FrameRefusal::kResultUnplanned);
+  if (value.assigned == seen_ && assignment.holders.empty()) follow_.Insert(rank);
   out.push_back(StoreResult{chunk, value.assigned});
   FillSlot(chunk, value, out);
   Drain(out);

@@ -156,9 +156,13 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
     }
     if (!HasOwn(chunk)) continue;  // its lane sends it as soon as it is there
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
-    // An input that its lane has not sent yet takes its place in the window.
-    if (!sent) ++lanes_[static_cast<size_t>(rank)].out;
-    sent = true;
+    if (!sent) {
+      // Its lane has not come to it, and does so once the window has a place.
+      Lane& lane = lanes_[static_cast<size_t>(rank)];
+      if (lane.out >= WindowTo(rank, frame.assigned)) continue;
+      ++lane.out;
+      sent = true;
+    }
     out.push_back(SendInput{from, chunk, frame.assigned});
   }
 }
@@ -168,8 +172,9 @@ void Round::AskMember(int rank, RoundActions& out) {
   if (rank == self() || !Trusts(rank)) return;
   if (seen_ > 0 && !plan_members_.Contains(rank)) return;
   std::map<Ballot, std::vector<ChunkIndex>> asks;
-  // Lanes send ascending, a window ahead: these are the chunks that the member may have sent.
-  size_t window = fixed_->spec.window_chunks;
+  // Lanes send ascending, a window ahead: these are the chunks that the member may have sent. How
+  // wide its window is, it alone knows.
+  size_t window = fixed_->spec.max_window_chunks;
   for (const ChunkIndex chunk : pending_) {
     if (!Covers(rank, chunk)) continue;
     const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];

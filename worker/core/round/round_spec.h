@@ -22,7 +22,10 @@ namespace crowdsurf::worker {
 
 inline constexpr size_t kMaxRanks = 64;
 inline constexpr size_t kMaxChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
-inline constexpr size_t kMaxLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
+// Inputs sent ahead of the results received, per owner: they keep a short link busy, and lie in the
+// cache. Long links take more (averaging/send_window.h).
+inline constexpr uint32_t kLeastWindowChunks = 8;
+inline constexpr size_t kMaxLateSpeaks = 8;  // SPEAKs a rank that wait for a PLAN
 // Ballots of an instance, for each rank. It bounds the ballots' numbers, which all members share.
 inline constexpr int kMaxBallots = 16;
 inline constexpr int kAbortBallots = 4;  // of them, the last: free plans propose ABORT
@@ -70,11 +73,14 @@ struct RoundSpec {
   // bases differ, the one that is behind leaves the round. Ahead is the higher count before, then
   // the lower base.
   bool leaves_when_behind = false;
-  Stake stake;                 // own; sound
-  Digest schema;               // of the tensor table
-  uint32_t window_chunks = 8;  // inputs sent ahead of the results received, per owner
-  WitnessRecord promised;      // WitnessTable::Lend
-  bool again = false;          // opened before, and dropped untouched
+  Stake stake;    // own; sound
+  Digest schema;  // of the tensor table
+  // Inputs sent ahead of the results received, per owner: where Round::OnWindow says nothing, and
+  // the most that it may say, which is the same for all members. Pre: least <= most.
+  uint32_t window_chunks = kLeastWindowChunks;
+  uint32_t max_window_chunks = kLeastWindowChunks;
+  WitnessRecord promised;  // WitnessTable::Lend
+  bool again = false;      // opened before, and dropped untouched
   // Chunks, from the first on, of which the own input is there: Round::OnFilled tells of more.
   size_t filled = kMaxChunks;
 };

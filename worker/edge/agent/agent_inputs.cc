@@ -71,7 +71,8 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
     End("left without handing over", 0);
   }
   if (peer_started_ && now >= peer_->NextDeadline()) {
-    for (const auto& [to, chunks] : tensors_->TakeLeft()) peer_->OnChunksLeft(to, chunks);
+    for (const LeftForPeer& left : tensors_->TakeLeft())
+      peer_->OnChunksLeft(left.peer, left.chunks, left.round_trip);
     Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
   }
 }

@@ -98,6 +98,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   IoOutcome WriteBytes(ByteView bytes);
   IoOutcome Flushed();
   void Advance(size_t bytes);
+  void LookAtRoundTrip(size_t bytes);
   void PumpReads();
   IoOutcome ReadNext();
   IoOutcome ReadBytes(std::span<uint8_t> into);
@@ -128,6 +129,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   size_t front_sent_ = 0;          // bytes of it
   Bytes first_;                    // Hello or Goodbye: before the outbox
   size_t first_sent_ = 0;
+  size_t until_look_ = 0;  // bytes to write until the kernel is asked for the round trip
 
   TensorHeaderBytes header_bytes_{};
   size_t header_got_ = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "worker/edge/metrics/averaging_clock.h"
+#include "worker/edge/tensor/round_trip.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_connection.h"
 
@@ -19,6 +20,8 @@ constexpr size_t kGatherFrames = 16;  // looked at for one write
 constexpr size_t kGatherBytes = size_t{256} * 1024;
 constexpr size_t kTurnBytes =
     size_t{4} * 1024 * 1024;  // then the other connections have their turn
+// Bytes written between two looks at the round trip. Each is a call of the kernel.
+constexpr size_t kLookBytes = size_t{4} * 1024 * 1024;
 
 }  // namespace
 
@@ -113,6 +116,7 @@ IoOutcome TensorConnection::WriteBytes(ByteView bytes) {
 void TensorConnection::Advance(size_t bytes) {
   if (bytes == 0) return;
   events_.on_sent(bytes);
+  LookAtRoundTrip(bytes);
   front_sent_ += bytes;
   bool drained = false;
   // One write can end several frames, or none.
@@ -124,6 +128,15 @@ void TensorConnection::Advance(size_t bytes) {
     drained |= outbox_->Pop();
   }
   if (drained) events_.on_drained();
+}
+
+void TensorConnection::LookAtRoundTrip(size_t bytes) {
+  if (until_look_ > bytes) {
+    until_look_ -= bytes;
+    return;
+  }
+  until_look_ = kLookBytes;
+  outbox_->OnRoundTrip(LeastRoundTripOf(socket_.native_handle()));
 }
 
 // ---- reading -----------------------------------------------------------------------------------

@@ -73,6 +73,16 @@ uint32_t TensorOutbox::TakeLeft() {
   return std::exchange(left_, 0);
 }
 
+void TensorOutbox::OnRoundTrip(std::optional<Duration> round_trip) {
+  const std::lock_guard lock(mutex_);
+  round_trip_ = round_trip;
+}
+
+std::optional<Duration> TensorOutbox::round_trip() const {
+  const std::lock_guard lock(mutex_);
+  return round_trip_;
+}
+
 bool TensorOutbox::empty() const {
   const std::lock_guard lock(mutex_);
   return frames_.empty();

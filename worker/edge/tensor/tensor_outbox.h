@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/time.h"
 #include "worker/core/reduce/reducer.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
@@ -51,6 +52,9 @@ class TensorOutbox {
   // Takes the first frame, which was sent. True when a refused pusher may go on now.
   bool Pop();
   uint32_t TakeLeft();  // inputs and results that Pop has taken since the last call
+  // The least round trip of the connection that writes it; nullopt: it is not known.
+  void OnRoundTrip(std::optional<Duration> round_trip);
+  std::optional<Duration> round_trip() const;
   bool empty() const;
   bool closed() const;
   // Drops everything and refuses from now on; the number of frames dropped.
@@ -63,6 +67,7 @@ class TensorOutbox {
   std::deque<OutFrame> frames_;
   size_t bytes_ = 0;
   uint32_t left_ = 0;
+  std::optional<Duration> round_trip_;
   bool refused_ = false;
   bool closed_ = false;
 };

@@ -41,7 +41,7 @@ TensorTransport::Sent TensorTransport::SendLent(const PeerId& to, const std::str
                      {.header = {}, .chunk = false, .payload = nullptr, .lent = lent});
 }
 void TensorTransport::KeepLent() { impl_->KeepLent(); }
-std::vector<std::pair<PeerId, uint32_t>> TensorTransport::TakeLeft() { return impl_->TakeLeft(); }
+std::vector<LeftForPeer> TensorTransport::TakeLeft() { return impl_->TakeLeft(); }
 const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
 ResultSlots& TensorTransport::slots() { return impl_->slots(); }
 std::vector<size_t> TensorTransport::loads() { return impl_->loads(); }
@@ -162,12 +162,12 @@ void TensorTransport::Impl::KeepLent() {
   for (const auto& outbox : all) outbox->Keep(*pool_);
 }
 
-std::vector<std::pair<PeerId, uint32_t>> TensorTransport::Impl::TakeLeft() {
-  std::vector<std::pair<PeerId, uint32_t>> left;
+std::vector<LeftForPeer> TensorTransport::Impl::TakeLeft() {
+  std::vector<LeftForPeer> left;
   const std::lock_guard lock(mutex_);
   for (const auto& [peer, shared] : outboxes_) {
     const uint32_t chunks = shared.outbox ? shared.outbox->TakeLeft() : 0;
-    if (chunks > 0) left.emplace_back(peer, chunks);
+    if (chunks > 0) left.push_back({peer, chunks, shared.outbox->round_trip()});
   }
   return left;
 }

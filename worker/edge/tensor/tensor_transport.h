@@ -77,6 +77,14 @@ struct TensorHandlers {  // on the host thread
   std::function<void(Time, WallTime, const PeerId&, uint64_t number)> on_token_wanted = {};
 };
 
+struct LeftForPeer {
+  PeerId peer;
+  uint32_t chunks = 0;
+  // The kernel's least round trip of the connection to it: no queue and no busy processor is in it.
+  // nullopt: not known, as of a carried connection.
+  std::optional<Duration> round_trip = {};
+};
+
 class TensorTransport {
  public:
   enum class Sent : uint8_t { kQueued, kFull, kDown };
@@ -103,8 +111,8 @@ class TensorTransport {
   Sent SendLent(const PeerId& to, const std::string& endpoint, TensorHeader header, ByteView lent);
   // Copies what waits of lent bytes. Afterwards nobody reads them. O(peers), and the bytes.
   void KeepLent();
-  // Inputs and results that have left since the last call, by peer. O(peers).
-  std::vector<std::pair<PeerId, uint32_t>> TakeLeft();
+  // Inputs and results that have left since the last call, of peers with any. O(peers).
+  std::vector<LeftForPeer> TakeLeft();
   // Where payloads come from. Who has used one up gives it back.
   const std::shared_ptr<BytePool>& pool() const;
   ResultSlots& slots();  // that results are received into

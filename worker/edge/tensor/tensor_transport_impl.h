@@ -35,7 +35,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   std::string endpoint() const { return self_.listen; }
   Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header, OutFrame frame);
   void KeepLent();
-  std::vector<std::pair<PeerId, uint32_t>> TakeLeft();
+  std::vector<LeftForPeer> TakeLeft();
   void Forget(const PeerId& peer);
   // Tokens (tensor_admission.cc).
   std::optional<TokenHalves> GiveToken(const PeerId& peer);

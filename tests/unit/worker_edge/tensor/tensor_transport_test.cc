@@ -102,9 +102,11 @@ TEST_P(TensorTransportTest, ChunksThatHaveLeftAreCountedOnce) {
   ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 4; }));
   uint32_t left = 0;
   EXPECT_TRUE(EventuallyHolds([&] {
-    for (const auto& [to, chunks] : a.transport().TakeLeft()) {
-      EXPECT_EQ(to, b.id());
-      left += chunks;
+    for (const LeftForPeer& to : a.transport().TakeLeft()) {
+      EXPECT_EQ(to.peer, b.id());
+      EXPECT_TRUE(to.round_trip.has_value());
+      EXPECT_LT(to.round_trip.value_or(Seconds(9)), Seconds(1)) << "over loopback";
+      left += to.chunks;
     }
     return left >= 3;
   }));
