@@ -29,8 +29,12 @@ class Planes : public TimerSource {
   static constexpr uint32_t kChunk = 32'768;  // elements
   static constexpr uint32_t kChunks = 8;
 
-  explicit Planes(size_t queue_bytes = 256 << 10)
-      : transport_(Options(queue_bytes), *identity_, host_, registry_, Logger()) {
+  static constexpr size_t kQueueBytes = 256 << 10;  // two chunks, and a third is too many
+
+  // A connection that does not open within `open_within` loses what it was given: short where
+  // nobody answers, and long where somebody does, on a machine that may be busy.
+  explicit Planes(size_t queue_bytes = kQueueBytes, Duration open_within = Seconds(20))
+      : transport_(Options(queue_bytes, open_within), *identity_, host_, registry_, Logger()) {
     transport_.SetHandlers({[this](Time, WallTime, const PeerId&, const TensorHeader& header,
                                    const TensorPayload& payload) {
                               const std::lock_guard lock(mutex_);
@@ -175,12 +179,12 @@ class Planes : public TimerSource {
   static constexpr std::chrono::seconds kPatience{20};  // a test fails by it, never waits for it
   static constexpr RoundHandle kRound = 1;
 
-  static TensorTransportOptions Options(size_t queue_bytes) {
+  static TensorTransportOptions Options(size_t queue_bytes, Duration open_within) {
     TensorTransportOptions options;
     options.job = "job";
     options.tls = false;
     options.queue_bytes = queue_bytes;
-    options.open_within = Milliseconds(50);
+    options.open_within = open_within;
     return options;
   }
   void TakeSent() {

@@ -48,7 +48,7 @@ void ExpectChunkOf(float value, const Bytes& payload) {
 
 TEST(WaitingSendsTest, APeerThatFellSilentAndLivesAgainGetsTheNextInput) {
   SilentPort silent;
-  Planes a, b;
+  Planes a(Planes::kQueueBytes, Milliseconds(50)), b;
   a.Introduce(b.id(), silent.endpoint());
   a.OpenRound();
   for (uint32_t chunk = 0; chunk + 1 < kChunks; ++chunk) a.SendInput(b.id(), chunk);
@@ -63,7 +63,7 @@ TEST(WaitingSendsTest, APeerThatFellSilentAndLivesAgainGetsTheNextInput) {
 
 TEST(WaitingSendsTest, AMixMessageToAPeerThatFellSilentIsSentWhenItLivesAgain) {
   SilentPort silent;
-  Planes a, b;
+  Planes a(Planes::kQueueBytes, Milliseconds(50)), b;
   a.Introduce(b.id(), silent.endpoint());
   a.SendMix(b.id());
   ASSERT_TRUE(a.Eventually([&] { return a.soft_downs > 0; }));
@@ -75,7 +75,7 @@ TEST(WaitingSendsTest, AMixMessageToAPeerThatFellSilentIsSentWhenItLivesAgain) {
 
 TEST(WaitingSendsTest, AnInputWhoseSnapshotIsReplacedIsNotSent) {
   SilentPort silent;
-  Planes a, b;
+  Planes a(Planes::kQueueBytes, Milliseconds(50)), b;
   a.Introduce(b.id(), silent.endpoint());
   a.OpenRound();
   for (uint32_t chunk = 0; chunk + 1 < kChunks; ++chunk) a.SendInput(b.id(), chunk);
