@@ -18,9 +18,9 @@ StrategyKind KindOf(std::string_view name) {
   return StrategyKind::kPowerGossip;
 }
 
-template <size_t N>
-GraphKind OneOf(Rng& rng, const GraphKind (&kinds)[N]) {
-  return kinds[rng.Uniform(N)];
+template <size_t kSize>
+GraphKind OneOf(Rng& rng, const GraphKind (&kinds)[kSize]) {
+  return kinds[rng.Uniform(kSize)];
 }
 
 GraphKind GraphOf(StrategyKind kind, Rng& rng) {

@@ -18,6 +18,7 @@ namespace {
 
 std::vector<OriginId> OriginsIn(const RegionBuffer& region, const std::vector<uint64_t>& elements) {
   std::vector<OriginId> origins;
+  origins.reserve(elements.size());
   for (const uint64_t element : elements) origins.push_back(region.origins[element]);
   return origins;
 }

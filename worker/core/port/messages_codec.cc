@@ -164,7 +164,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, DueFor>)
     (f(m.view), f(m.averaging), f(m.committed), f(m.seats));
   else if constexpr (std::is_same_v<T, Begin>)
-    (f(m.view), f(m.averaging));
+    (f(m.view), f(m.averaging));  // NOLINT(bugprone-branch-clone): as another message
   else if constexpr (std::is_same_v<T, SeatingNews>)
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.all));
   else if constexpr (std::is_same_v<T, JoinRequest>)

@@ -146,7 +146,7 @@ TEST(SendWindowTest, ASlowerLinkShrinksItWhenItHasForgottenTheFastOne) {
   Lane lane = LaneOf(125, Milliseconds(80));
   lane.Run(Seconds(3));
   lane.bytes_per_second /= 4;
-  lane.Run(Milliseconds(80 * 4));
+  lane.Run(Milliseconds(320));
   EXPECT_GT(lane.window, 2 * lane.bdp() * 3) << "a moment says little";
   lane.Run(Seconds(3));
   EXPECT_GE(lane.window, lane.bdp());
