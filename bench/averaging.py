@@ -19,11 +19,12 @@ tls      A4: share of the speed at which the same TLS streams move as many bytes
          gloo, which does not encrypt. M1: largest anonymous memory of an agent over the vector
 fp32     A6.fp32, A6.trainer: speed over hivemind 1.1.12, both encrypt; matchmaking is not in it
 int8     A6.int8: the same, both with 8 bits
+long     only where it is named: 40 and 80 ms of round trip, plain and in TLS. Nobody else takes part but --beside
 step     steps that sleep 100 ms, 25 M parameters, an averaging every 50: by how much they are slowed
 Also PART.NAME.seconds, .cpu_per_gb, .cpu_per_gb_after (what goes on after a turn) of each contestant, and of agents .wrong: averages
 that lacked a member that was slow, of turns that were repeated. And .busiest_per_gb: CPU-seconds of an agent's busiest thread for
 each GB that it sends, which is its bound where it has processors enough. --beside lets agents of
-another build take turns in m4, m8 and tls: PART.beside is the speed of ours over theirs.
+another build take turns in m4, m8, tls and long: PART.beside is the speed of ours over theirs.
 """
 import argparse
 import pathlib
@@ -57,9 +58,9 @@ class Bench:
         self.options, self.rows, self.folder = options, rows, folder
         self.cores, self.cycles = cores, arguments.cycles(options)
 
-    def part(self, name, size, measured, megabytes=None, times=1):
+    def part(self, name, size, measured, megabytes=None, times=1, delay=0):
         """`measured(part)`: adds the contestants and returns what is to be done when they have had their turns."""
-        part = Part(self.folder / name, self.options.bin, self.cores, size, MEGABYTE * (megabytes or self.options.megabytes))
+        part = Part(self.folder / name, self.options.bin, self.cores, size, MEGABYTE * (megabytes or self.options.megabytes), delay)
         try:
             after = measured(part)
             part.measure(min(WARM_UP, self.cycles), times * self.cycles)
@@ -153,6 +154,17 @@ class Bench:
             return lambda: part.speed(self.rows, "A6.int8", "agents", "hivemind")
         self.part("int8", 4, measured)
 
+    def long(self):
+        for delay in (20, 40):
+            for tls in (False, True):
+                name = f"long{2 * delay}{'.tls' if tls else ''}"
+
+                def measured(part):
+                    part.agents("agents", tls)
+                    self.beside(part, tls)
+                    return lambda: self.options.beside and part.speed(self.rows, f"{name}.beside", "agents", "beside")
+                self.part(name, 4, measured, delay=delay)
+
     def step(self):
         import pytorch
         short = self.options.short or self.cycles < 10
@@ -164,13 +176,14 @@ class Bench:
 
 
 PARTS = {"m4": Bench.m4, "m8": Bench.m8, "small": Bench.small, "tls": Bench.tls, "fp32": Bench.fp32, "int8": Bench.int8,
-         "step": Bench.step}
+         "long": Bench.long, "step": Bench.step}
+USUAL = [part for part in PARTS if part != "long"]
 
 
 def main():
     parser = arguments.with_cycles(__doc__)
     parser.add_argument("--megabytes", type=int, default=100, help="of the vector, but in small")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=USUAL)
     parser.add_argument("--beside", type=pathlib.Path, metavar="PROGRAM", help="a crowdsurf-worker of another build, to compare with")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is taken away

@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "${CROWDSURF_BUILD:-build/release}/bin" && pwd)
 # Of the anchors and the network: no build needs them.
-packages=(libgloo-dev iperf3 iproute2 util-linux openssl python3-numpy python3-torch python3-venv)
+packages=(libgloo-dev iperf3 iproute2 iptables util-linux openssl python3-numpy python3-torch python3-venv)
 
 [ "$(id -u)" = 0 ] || { echo "bench averaging: network namespaces need root" >&2; exit 1; }
 if ! dpkg-query -W -f '${db:Status-Abbrev}\n' "${packages[@]}" 2>/dev/null | awk '$1 != "ii" {bad = 1} END {exit bad || NR < '"${#packages[@]}"'}'; then

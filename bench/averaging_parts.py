@@ -24,10 +24,10 @@ class Preparing(Contestant):
 class Part:
     """`size` processes of each contestant, each in a namespace of its own. The contestants take turns."""
 
-    def __init__(self, folder, binaries, cores, size, elements):
+    def __init__(self, folder, binaries, cores, size, elements, delay=0):
         self.folder, self.binaries, self.cores, self.size, self.elements = folder, binaries, cores, size, elements
         self.folder.mkdir()
-        self.network, self.contestants = Network(size), {}
+        self.network, self.contestants = Network(size, delay), {}
 
     @property
     def ideal(self):

@@ -2,8 +2,10 @@
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
 # A child whose parent is killed must not stay: neither as a process nor as the holder of a namespace.
 BOUND = ["setpriv", "--pdeathsig", "KILL"]
 TCP_HEADERS = 20 + 32  # bytes: IPv4, and TCP with its time stamps
@@ -14,9 +16,12 @@ def ip(*words):
 
 
 class Network:
-    """`size` namespaces: 10.77.0.1 and so on, with cubic towards each other; this process is 10.77.0.254."""
+    """`size` namespaces: 10.77.0.1 and so on, with cubic towards each other; this process is 10.77.0.254.
 
-    def __init__(self, size):
+    `delay`: milliseconds that each of them adds to what comes to it.
+    """
+
+    def __init__(self, size, delay=0):
         self.hosts = [f"10.77.0.{i + 1}" for i in range(size)]
         self.holders = []
         ip("link", "set", "lo", "up")
@@ -35,6 +40,8 @@ class Network:
                           ["address", "add", f"{host}/24", "dev", "eth0", "noprefixroute"],
                           ["route", "add", "10.77.0.0/24", "dev", "eth0", "src", host, "congctl", "cubic"]):
                 subprocess.run(self.inside(i, ["ip", *words]), check=True)
+        slow = [sys.executable, HERE / "slow_network.py", "--delay", delay, "--here", "eth0", "--", *BOUND, "sleep", "infinity"]
+        self.delayers = [subprocess.Popen(self.inside(i, slow)) for i in range(size) if delay]
 
     def inside(self, i, command):
         """`command`, to be run in namespace `i`. It ends with this process."""
@@ -59,7 +66,7 @@ class Network:
         return int(values[names.index(name)])
 
     def close(self):
-        for holder in self.holders:
+        for holder in [*self.delayers, *self.holders]:
             holder.send_signal(signal.SIGKILL)
             holder.wait()
         ip("link", "delete", "hub")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A network namespace of its own whose loopback is slow: a delay each way and a rate that all share.
 
-Usage: slow_network.py [--delay MS] [--rate MBIT] -- COMMAND ...    (root; iptables, tc)
+Usage: slow_network.py [--delay MS] [--rate MBIT] [--here DEVICE] -- COMMAND ...    (root; iptables, tc)
 The command runs in a new namespace that has nothing but lo. Many kernels have no netem, so packets wait in a queue of
 netfilter (NFQUEUE), and this program lets each go DELAY later, in order; then a token bucket of the kernel shapes what lo
 sends. The kernel's own TCP sees both: windows, retransmissions and congestion are the real ones. Exits as the command.
+With --here it is DEVICE of this namespace that is slow: in what it takes, and the rate in what it sends.
 """
 import argparse
 import collections
@@ -95,14 +96,17 @@ def inside(options):
     """The command, in the namespace that this process is in."""
     def run(*command):
         subprocess.run(command, check=True)
-    run("ip", "link", "set", "lo", "up")
+    device = options.here or "lo"
+    run("ip", "link", "set", device, "up")
     if options.rate:
-        run("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{options.rate}mbit", "burst", "256kb",
+        run("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", f"{options.rate}mbit", "burst", "256kb",
             "latency", "400ms")
     delayer = None
     if options.delay:
         delayer = Delayer(options.delay / 1000)
-        run("iptables", "-A", "OUTPUT", "-o", "lo", "-j", "NFQUEUE", "--queue-num", "0", "--queue-bypass")
+        # What waits on its way out counts against a connection (TCP small queues): 100 Mbit/s each over lo, 2 over veth.
+        way = ("INPUT", "-i") if options.here else ("OUTPUT", "-o")
+        run("iptables", "-A", *way, device, "-j", "NFQUEUE", "--queue-num", "0", "--queue-bypass")
     process = subprocess.Popen(options.command)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: process.send_signal(number))
@@ -115,10 +119,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--delay", type=float, default=0, help="milliseconds each way; 0: none")
     parser.add_argument("--rate", type=float, default=0, help="Mbit/s, all connections together; 0: no limit")
+    parser.add_argument("--here", metavar="DEVICE", help="no new namespace")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    if not options.inside:
+    if not options.inside and not options.here:
         os.execvp("unshare", ["unshare", "--net", sys.executable, __file__, "--inside", *sys.argv[1:]])
     sys.exit(inside(options))
 
