@@ -69,4 +69,7 @@ class Network:
         for holder in [*self.delayers, *self.holders]:
             holder.send_signal(signal.SIGKILL)
             holder.wait()
+        # A namespace ends some time after its last process, and the next network wants these names.
+        for i in range(len(self.hosts)):
+            subprocess.run(["ip", "link", "delete", f"to{i}"], stderr=subprocess.DEVNULL, check=False)
         ip("link", "delete", "hub")

@@ -100,12 +100,14 @@ Status TensorTransport::Impl::Start() {
 void TensorTransport::Impl::Stop() {
   if (stopped_.exchange(true) || !started_) return;
   if (relay_ != nullptr) relay_->SetProver(dht::RelayPort::kTensor, nullptr);
+  // First nobody listens any more: a peer that sees its connection end dials at once, and must be
+  // refused to know that this agent is gone.
   threads_.front()->Post([this] {
     std::error_code ignored;
     acceptor_.close(ignored);
     accept_pause_.cancel();
+    for (const auto& thread : threads_) thread->Post([&thread] { thread->Close(); });
   });
-  for (const auto& thread : threads_) thread->Post([&thread] { thread->Close(); });
   for (const auto& thread : threads_) thread->Join();
 }
 
