@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "worker/core/averaging/group_plan.h"
 #include "worker/core/averaging/send_window.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/averaging_messages.h"
 #include "worker/core/port/peer_summary.h"
 #include "worker/core/round/arrived_chunk.h"
-#include "worker/core/round/group_plan.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"

@@ -8,10 +8,10 @@
 
 #include "base/digest.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/averaging/group_plan.h"
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
-#include "worker/core/round/group_plan.h"
 #include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::worker {

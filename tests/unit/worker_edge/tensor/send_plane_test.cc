@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/unit/worker_edge/tensor/planes.h"
 
@@ -15,73 +16,74 @@ namespace {
 constexpr uint32_t kChunks = Planes::kChunks;
 
 // A failure closes the peer's queue, and the drain opens it: nothing depends on how fast a link is.
-TEST(SendPlaneTest, AStateFrameAndAMixMessageShareOneQueueInTheirOrder) {
-  Planes a, b;
-  a.Introduce(b.id(), b.endpoint());
-  a.Do([&](Time now) {
-    a.sends().OnFailed(now, b.id());
-    a.PushState(now, b.id(), {1});
-    a.PushMix(now, b.id());
-    a.PushState(now, b.id(), {2});
-    EXPECT_EQ(a.waiting(), 3);
-    a.sends().OnDrained(now, b.id());
+class SendPlaneTest : public testing::Test {
+ protected:
+  SendPlaneTest() { a_.Introduce(b_.id(), b_.endpoint()); }
+  // On the host thread, while nothing leaves for b_.
+  void WhileClosed(const std::function<void(Time)>& work) {
+    a_.Do([&](Time now) {
+      a_.sends().OnFailed(now, b_.id());
+      work(now);
+    });
+  }
+  Planes a_, b_;
+};
+
+TEST_F(SendPlaneTest, AStateFrameAndAMixMessageShareOneQueueInTheirOrder) {
+  WhileClosed([&](Time now) {
+    a_.PushState(now, b_.id(), {1});
+    a_.PushMix(now, b_.id());
+    a_.PushState(now, b_.id(), {2});
+    EXPECT_EQ(a_.waiting(), 3);
+    a_.sends().OnDrained(now, b_.id());
   });
-  EXPECT_TRUE(b.Eventually([&] { return b.order_here.size() == kChunks + 2; }));
-  EXPECT_THAT(b.order_here, testing::ElementsAre("state 1", "mix 0", "state 2", "mix 1", "mix 2",
-                                                 "mix 3", "mix 4", "mix 5", "mix 6", "mix 7"));
-  EXPECT_TRUE(a.Eventually([&] { return a.mixes_sent == 1 && a.waiting() == 0; }));
+  EXPECT_TRUE(b_.Eventually([&] { return b_.order_here.size() == kChunks + 2; }));
+  EXPECT_THAT(b_.order_here, testing::ElementsAre("state 1", "mix 0", "state 2", "mix 1", "mix 2",
+                                                  "mix 3", "mix 4", "mix 5", "mix 6", "mix 7"));
+  EXPECT_TRUE(a_.Eventually([&] { return a_.mixes_sent == 1 && a_.waiting() == 0; }));
 }
 
-TEST(SendPlaneTest, AMessageThatIsAlwaysRenewedHoldsNothingUp) {
+TEST_F(SendPlaneTest, AMessageThatIsAlwaysRenewedHoldsNothingUp) {
   constexpr uint32_t kLong = 4096;  // chunks: far more than a link takes until it is full
-  Planes a, b;
-  a.Introduce(b.id(), b.endpoint());
-  a.Do([&](Time now) {
-    a.before_drained = [&](Time at, const PeerId& to) { a.PushMix(at, to, kLong); };
-    a.sends().OnFailed(now, b.id());
-    a.PushMix(now, b.id(), kLong);
-    a.PushState(now, b.id(), {1});
-    a.sends().OnDrained(now, b.id());
+  WhileClosed([&](Time now) {
+    a_.before_drained = [&](Time at, const PeerId& to) { a_.PushMix(at, to, kLong); };
+    a_.PushMix(now, b_.id(), kLong);
+    a_.PushState(now, b_.id(), {1});
+    a_.sends().OnDrained(now, b_.id());
   });
-  EXPECT_TRUE(b.Eventually([&] { return std::ranges::count(b.order_here, "state 1") == 1; }))
+  EXPECT_TRUE(b_.Eventually([&] { return std::ranges::count(b_.order_here, "state 1") == 1; }))
       << "the message keeps the head of the queue, and is never at its end";
-  EXPECT_EQ(a.mix_sent(), 0u);
+  EXPECT_EQ(a_.mix_sent(), 0u);
 }
 
-TEST(SendPlaneTest, WhatWaitsForADeadPeerIsDroppedAndCountedOnce) {
-  Planes a, b;
-  a.Introduce(b.id(), b.endpoint());
-  a.Do([&](Time now) {
-    a.sends().OnFailed(now, b.id());
-    a.PushState(now, b.id(), {1});
-    a.PushMix(now, b.id());
-    a.PushMix(now, b.id());  // takes the place of the one before
-    EXPECT_EQ(a.waiting(), 2);
-    a.sends().OnDead(b.id());
-    EXPECT_EQ(a.waiting(), 0);
-    EXPECT_EQ(a.dropped_dead(), 2);
-    a.sends().OnDead(b.id());
-    EXPECT_EQ(a.dropped_dead(), 2);
-    a.PushState(now, b.id(), {2});  // it lives after all
+TEST_F(SendPlaneTest, WhatWaitsForADeadPeerIsDroppedAndCountedOnce) {
+  WhileClosed([&](Time now) {
+    a_.PushState(now, b_.id(), {1});
+    a_.PushMix(now, b_.id());
+    a_.PushMix(now, b_.id());  // takes the place of the one before
+    EXPECT_EQ(a_.waiting(), 2);
+    a_.sends().OnDead(b_.id());
+    EXPECT_EQ(a_.waiting(), 0);
+    EXPECT_EQ(a_.dropped_dead(), 2);
+    a_.sends().OnDead(b_.id());
+    EXPECT_EQ(a_.dropped_dead(), 2);
+    a_.PushState(now, b_.id(), {2});  // it lives after all
   });
-  EXPECT_TRUE(b.Eventually([&] { return !b.order_here.empty(); }));
-  EXPECT_THAT(b.order_here, testing::ElementsAre("state 2"));
-  EXPECT_EQ(a.mix_sent(), 0u);
+  EXPECT_TRUE(b_.Eventually([&] { return !b_.order_here.empty(); }));
+  EXPECT_THAT(b_.order_here, testing::ElementsAre("state 2"));
+  EXPECT_EQ(a_.mix_sent(), 0u);
 }
 
 // The core waits for word of each message: one that finds no room is as if lost on the way.
-TEST(SendPlaneTest, AMessageThatFindsNoRoomCountsAsSent) {
-  Planes a, b;
-  a.Introduce(b.id(), b.endpoint());
-  a.Do([&](Time now) {
-    a.sends().OnFailed(now, b.id());
-    a.PushState(now, b.id(), Bytes(31 << 20));
-    while (a.dropped_full() == 0) a.PushState(now, b.id(), {});
-    a.PushMix(now, b.id());
-    EXPECT_EQ(a.dropped_full(), 2);
-    a.sends().OnDead(b.id());
+TEST_F(SendPlaneTest, AMessageThatFindsNoRoomCountsAsSent) {
+  WhileClosed([&](Time now) {
+    a_.PushState(now, b_.id(), Bytes(31 << 20));
+    while (a_.dropped_full() == 0) a_.PushState(now, b_.id(), {});
+    a_.PushMix(now, b_.id());
+    EXPECT_EQ(a_.dropped_full(), 2);
+    a_.sends().OnDead(b_.id());
   });
-  EXPECT_EQ(a.mix_sent(), 1u);
+  EXPECT_EQ(a_.mix_sent(), 1u);
 }
 
 }  // namespace

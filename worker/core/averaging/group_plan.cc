@@ -1,4 +1,4 @@
-#include "worker/core/round/group_plan.h"
+#include "worker/core/averaging/group_plan.h"
 
 #include <algorithm>
 #include <utility>
