@@ -286,7 +286,7 @@ TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
 TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
   const std::string small = dir_ + "/small";
   std::filesystem::create_directory(small);
-  if (mount("none", small.c_str(), "tmpfs", 0, "size=1m") != 0) {
+  if (mount("none", small.c_str(), "tmpfs", 0, "size=5m") != 0) {
     GTEST_SKIP() << "mounting a small tmpfs needs root";
   }
   {
@@ -301,14 +301,15 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     EXPECT_THAT(std::string(refused.status().message()),
                 testing::AllOf(testing::ContainsRegex("needs 5[89][0-9][0-9] KiB"),
                                HasSubstr("1953 KiB that are averaged"),
+                               testing::ContainsRegex(" has (49|5[01])[0-9][0-9] KiB free"),
                                HasSubstr(" and " + small + " has "),
                                HasSubstr("set spec.agent.sharedMemory to at least 7Mi")));
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors"));
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors.new")) << "nothing half made stays";
     EXPECT_TRUE((*client)->Register(Model(1000)).ok()) << "a model that fits is welcome";
-    const auto room = (*started)->MakeRoom(2 << 20);
+    const auto room = (*started)->MakeRoom(6 << 20);
     ASSERT_TRUE(room.ok()) << room.status();
-    const Status written = (*room)->Write(0, Bytes(2 << 20));
+    const Status written = (*room)->Write(0, Bytes(6 << 20));
     EXPECT_TRUE(absl::IsResourceExhausted(written)) << written;
   }
   EXPECT_EQ(umount(small.c_str()), 0);
