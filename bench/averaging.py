@@ -4,10 +4,11 @@
 Usage: averaging.py BIN [--json] [--short | --long | --cycles N] [--only PART ...] [--megabytes N] [--beside PROGRAM]
 (in the namespace of averaging.sh)
 Each process is in a network namespace of its own. Within a part the contestants take turns, in another order each cycle; the
-first cycles are dropped. A turn lasts from the last published outbox to the last average, and for anchors from the last call to
-the last return. Rows are medians over cycles, of ratios within a cycle. A row is judged where other programs used less than 5 %
-of the processors during its turns, and where the processors were as near to each other as their kernel says (cores.py): a turn
-in which they went apart is repeated. Vectors have 100 MB, but in `small`.
+first cycles are dropped. gloo and the meshes are stopped while others have their turns. A turn lasts from the last published
+outbox to the last average, and for anchors from the last call to the last return. Rows are medians over cycles, of ratios within
+a cycle. A row is judged where other programs used less than 5 % of the processors during its turns, and where the processors
+were as near to each other as their kernel says (cores.py): a turn in which they went apart is repeated. Vectors have 100 MB, but
+in `small`.
 
 m4       A1.m4: speed over gloo's faster algorithm, plain. A1.trainer: the same in the trainers' view, copies in and out
          included. A2: share of the speed of iperf3 --bidir. A5.m4: Int8 over float32. B1: bytes sent over the least that an

@@ -1,5 +1,7 @@
 """The parts of averaging.py: who takes turns with whom, and which rows come of it."""
+import os
 import pathlib
+import signal
 import statistics
 import sys
 import time
@@ -19,6 +21,28 @@ class Preparing(Contestant):
 
     def prepare(self):
         self.ask("prepare")
+
+
+class Stopped(Contestant):
+    """Players that are stopped while others have their turns. gloo's threads wake up all the time, and took 1 to 2 % of the
+    processors from agents, which run 7 % faster without them, and from a mesh, which runs 2 % faster."""
+
+    def signal(self, number):
+        for player in self.players:
+            os.killpg(player.process.pid, number)
+
+    def await_ready(self):
+        super().await_ready()
+        self.signal(signal.SIGSTOP)
+
+    def prepare(self):
+        self.signal(signal.SIGCONT)
+        super().prepare()
+
+    def rest(self):
+        self.signal(signal.SIGCONT)
+        super().rest()
+        self.signal(signal.SIGSTOP)
 
 
 class Part:
@@ -51,7 +75,7 @@ class Part:
     def trainers(self):
         self.contestants["trainers"] = TrainersView(self.contestants["agents"])
 
-    def anchor(self, name, command, kind=Contestant, environment=None):
+    def anchor(self, name, command, kind=Stopped, environment=None):
         """`command(rank)`."""
         self.contestants[name] = kind([Player(self.network, rank, command(rank), environment) for rank in range(self.size)])
 
@@ -86,7 +110,7 @@ class Part:
         contestants, names = self.contestants, list(self.contestants)
         for contestant in contestants.values():
             contestant.await_ready()
-        family = {pid for contestant in contestants.values() for pid in contestant.pids()}
+        family = {self.cores.process.pid, *(pid for contestant in contestants.values() for pid in contestant.pids())}
         for contestant in contestants.values():
             contestant.foreign = Foreign(family)
             contestant.rest()
