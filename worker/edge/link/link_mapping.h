@@ -3,8 +3,7 @@
 // Used by the agent's LinkServer and by the trainer's LinkClient; each owns its own mapping.
 // Sharing is by inode, so a file that is re-opened is the same memory, and a mapping outlives an
 // unlink. Linux futexes on a shared file work between processes and containers without any set-up.
-// The file has huge pages where the kernel gives them : every value
-// is read and written several times an averaging.
+// The file has huge pages where the kernel gives them: an averaging passes over it several times.
 // Moves, never copies. Whoever owns a mapping decides which thread may touch which region.
 #pragma once
 
