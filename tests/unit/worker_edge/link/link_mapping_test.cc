@@ -40,10 +40,9 @@ bool KernelGivesHugePages(const std::string& dir) {
       ::posix_fallocate(file.get(), 0, 1) != 0)
     return false;
   void* place = ::mmap(nullptr, 2 * kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const uintptr_t aligned =
-      (reinterpret_cast<uintptr_t>(place) + kHugePage - 1) / kHugePage * kHugePage;
-  void* base = ::mmap(reinterpret_cast<void*>(aligned), kHugePage, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_FIXED, file.get(), 0);
+  const uintptr_t over = reinterpret_cast<uintptr_t>(place) % kHugePage;
+  void* base = ::mmap(static_cast<uint8_t*>(place) + (kHugePage - over), kHugePage,
+                      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0);
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
   const bool given = base != MAP_FAILED && ::madvise(base, kHugePage, kCollapse) == 0;
   ::munmap(place, 2 * kHugePage);
