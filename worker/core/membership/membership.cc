@@ -263,6 +263,7 @@ void Membership::Settle(Time now, Actions& out) {
   for (const PeerId& peer : averaging_.rounds().TakeDiffering()) TellSeats(now, peer, out);
   JudgeHints(now, out);
   if (JudgeRumors(now)) SeatsChanged(now, out);
+  AskThoseAhead(now, out);
   TakePending(now, out);
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
@@ -287,6 +288,7 @@ Time Membership::NextDeadline() const {
   if (leaving_since_) consider(*leaving_since_ + kHandInPatience);
   if (pending_) consider(pending_since_ + kBarrierPatience);
   consider(RumorDeadline());
+  if (!ahead_.empty()) consider(ask_ahead_at_);
   for (const Hint& hint : hints_) consider(hint.confirmation.NextDeadline());
   if (!left_.none()) consider(left_since_ + kBranchPatience);
   if (proposer_) consider(proposer_->NextDeadline());

@@ -62,6 +62,7 @@ class Membership {
   void OnStateFetched(Time now, const StateFetched& fetched, Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   void OnHeard(Time now, const PeerId& peer);
+  void OnRecord(Time now, const PeerId& peer);  // that says something new
   void StartLeaving(Time now);
   // After every input: enter what was decided, govern, ask for a seat.
   void Settle(Time now, Actions& out);
@@ -176,6 +177,8 @@ class Membership {
   bool JudgeRumors(Time now);
   bool SeatsDiffer(Time now) const;
   Time RumorDeadline() const;
+  bool KnowsMore(const PeerId& peer) const;
+  void AskThoseAhead(Time now, Actions& out);
 
   // telling (membership.cc)
   std::optional<PeerId> StewardOf(const Seating& seating) const;
@@ -253,6 +256,8 @@ class Membership {
   Time left_since_;
   SeatRumors rumors_;  // of the present view
   Time asked_steward_;
+  std::set<PeerId> ahead_;  // by their records; each has one
+  Time ask_ahead_at_;
   std::set<PeerId> down_;                 // ForgetStrangers bounds it
   size_t forget_at_ = kMaxStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view

@@ -1,5 +1,6 @@
 // Whose word on seats and vacancies counts (membership.h, seat_rumors.h).
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -128,6 +129,34 @@ Time Membership::RumorDeadline() const {
   if (steward() == config_.id)
     return std::max(rumors_.oldest() + kStewardPatience * 2, entered_at_ + kStewardPatience * 6);
   return rumors_.oldest() + kStewardPatience;
+}
+
+// By its record it sits in a later view of this lineage, or in this view without a seat that is
+// known here. The news are on their way, or got lost.
+bool Membership::KnowsMore(const PeerId& peer) const {
+  const RosterRecord* record = roster_.Find(peer);
+  if (!seated() || record == nullptr || !record->seated || record->leaving) return false;
+  if (record->lineage.origin != lineage().origin) return false;
+  return record->epoch > seating_->view().epoch ||
+         (record->view == seating_->hash() && !seating_->CellOf(peer));
+}
+
+// Members that are due tell each other which seats they know. Where nobody is due for a long time,
+// records alone show that news got lost.
+void Membership::OnRecord(Time now, const PeerId& peer) {
+  if (!KnowsMore(peer)) return (void)ahead_.erase(peer);
+  if (ahead_.empty()) ask_ahead_at_ = now + roster_.Ttl();
+  ahead_.insert(peer);
+}
+
+// One at a time, after the news had as long as a record lives: a dead member's says nothing then.
+void Membership::AskThoseAhead(Time now, Actions& out) {
+  if (ahead_.empty() || now < ask_ahead_at_) return;
+  std::erase_if(ahead_, [&](const PeerId& peer) { return !KnowsMore(peer); });
+  if (ahead_.empty()) return;
+  ask_ahead_at_ = now + roster_.Ttl();
+  const auto drawn = static_cast<std::ptrdiff_t>(rng_.Uniform(ahead_.size()));
+  SendAll({*std::next(ahead_.begin(), drawn)}, message::ViewAsk{}, out);
 }
 
 }  // namespace crowdsurf::worker

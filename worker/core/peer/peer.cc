@@ -137,6 +137,7 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
 
 void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
   for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
+    membership_.OnRecord(now, peer);
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
     // A record of another view says nothing about this one's averagings.

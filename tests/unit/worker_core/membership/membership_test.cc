@@ -127,6 +127,74 @@ TEST(MembershipTest, ASeatThatOneMissedIsToldToIt) {
   EXPECT_TRUE(world.UntilTogether(Seconds(1))) << world.Describe();
 }
 
+// Where nobody is due for an averaging, nobody says which seats it knows: the records do.
+TEST(MembershipTest, ASeatThatOneMissedIsToldToItThoughNobodyAverages) {
+  for (const bool newcomer : {false, true}) {
+    AveragingConfig config = EveryTenSteps();
+    config.interval = 1'000'000;
+    PeerWorld world(24, config);
+    for (int i = 0; i < 3; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500));
+    size_t steward = 0;
+    while (!world.Summary(steward).steward) ++steward;
+    const size_t deaf = (steward + 1) % 3;
+    world.lose = [deaf](size_t, size_t to, const Message& message) {
+      const auto* seats = std::get_if<message::SeatingNews>(&message);
+      return to == deaf && ((seats != nullptr && !seats->seats.empty()) ||
+                            std::holds_alternative<message::ViewNews>(message));
+    };
+    // A new member, or one that sits again: its vacancy is told.
+    if (newcomer)
+      world.Add();
+    else
+      world.Slander(steward, (steward + 2) % 3);
+    world.RunFor(Seconds(1));
+    EXPECT_LT(world.Summary(deaf).view->members, world.size()) << "it heard: this tests nothing";
+    world.lose = nullptr;
+    EXPECT_TRUE(world.UntilTogether(Seconds(5))) << newcomer << world.Describe();
+  }
+}
+
+// Its record says for a while yet that it sits here. Nobody knows more of it than that it is gone.
+TEST(MembershipTest, TheRecordOfADeadMemberAsksForNoNews) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1'000'000;
+  PeerWorld world(25, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  size_t asked = 0;
+  world.lose = [&asked](size_t, size_t, const Message& message) {
+    asked += std::holds_alternative<message::ViewAsk>(message);
+    return false;
+  };
+  world.Kill(2);
+  world.RunFor(Seconds(10));
+  EXPECT_TRUE(world.Together()) << world.Describe();
+  EXPECT_EQ(asked, 0U);
+}
+
+// What is not answered is asked again once in the time that a record lives: three seconds here.
+TEST(MembershipTest, NewsThatDoNotComeAreAskedForNowAndThen) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1'000'000;
+  PeerWorld world(26, config);
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t deaf = 0;
+  while (world.Summary(deaf).steward) ++deaf;
+  size_t asked = 0;
+  world.lose = [&](size_t from, size_t to, const Message& message) {
+    asked += from == deaf && std::holds_alternative<message::ViewAsk>(message);
+    return to == deaf;
+  };
+  world.Add();
+  world.RunFor(Seconds(30));
+  EXPECT_GE(asked, 5U);
+  EXPECT_LE(asked, 11U);
+}
+
 // It answered the opening of a branch, so it never comes back into this view; all heard that but
 // the steward, which gives it a cell.
 TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeaving) {
