@@ -83,12 +83,14 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
                                 const TensorHeader& header, TensorPayload payload) {
   if (header.kind == TensorKind::kState) {
     state_->OnFrame(now, from, payload.own);
+    tensors_->pool()->Give(std::move(payload.own));
     return OnState(now, wall);
   }
   if (!peer_started_) return;  // nobody knows this agent yet
   CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
   if (header.kind == TensorKind::kMix) {
     const MixArrived arrived = mix_->OnFrame(from, header, payload.own);
+    tensors_->pool()->Give(std::move(payload.own));
     return Feed(now, wall,
                 [this, arrived](Time at, Actions& out) { peer_->OnMixChunk(at, arrived, out); });
   }
