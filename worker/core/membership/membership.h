@@ -256,9 +256,9 @@ class Membership {
   Time left_since_;
   SeatRumors rumors_;  // of the present view
   Time asked_steward_;
-  std::set<PeerId> ahead_;  // by their records; each has one
-  Time ask_ahead_at_;
-  std::set<PeerId> down_;                 // ForgetStrangers bounds it
+  std::set<PeerId> ahead_;  // know seats or views that are not known here, by their records
+  Time ask_ahead_at_;       // one of them; of use where there are some
+  std::set<PeerId> down_;   // ForgetStrangers bounds it
   size_t forget_at_ = kMaxStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view

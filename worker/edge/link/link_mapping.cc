@@ -22,11 +22,11 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kHugePage = 2 * kMiB;
-// What is left then keeps small pages. A huge one took .2 ms, and 12 ms on a virtual machine whose
-// host had to find memory for it.
+// What is left then keeps small pages. One huge page took 1 to 14 ms on a virtual machine, nearly
+// all of it to clear memory.
 constexpr Duration kAskForHugePages = Seconds(4);
 #ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // Linux 6.1; Debian 12's libc has it, older ones do not
+#define MADV_COLLAPSE 25  // Linux 6.1; the C library of Debian 12 does not name it yet
 #endif
 
 Status Failed(const char* what, const std::string& path) {

@@ -27,7 +27,8 @@ class LinkMapping {
   // The same of an open file, which stays the caller's; `path` is for messages.
   static StatusOr<LinkMapping> Open(int fd, const std::string& path);
   // Makes the new, open file `fd` for `geometry`: mode 0666, space allocated, header and table
-  // written. ResourceExhausted names spec.agent.sharedMemory and the value to set.
+  // written. ResourceExhausted names spec.agent.sharedMemory and the value to set. Cost: clears the
+  // file, and asks for huge pages for at most four seconds.
   static StatusOr<LinkMapping> Create(int fd, const std::string& path,
                                       const LinkGeometry& geometry);
 

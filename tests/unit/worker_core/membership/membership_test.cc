@@ -4,10 +4,29 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/unit/worker_core/world/peer_world.h"
 
 namespace crowdsurf::worker {
 namespace {
+
+// `members` that are seated in one view; nobody comes to be due for an averaging.
+std::unique_ptr<PeerWorld> WorldWithoutAveragings(uint64_t seed, size_t members) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1'000'000;
+  auto world = std::make_unique<PeerWorld>(seed, config);
+  for (size_t i = 0; i < members; ++i) world->Add();
+  EXPECT_TRUE(world->UntilTogether(Seconds(5))) << world->Describe();
+  world->RunFor(Milliseconds(500));
+  return world;
+}
+
+size_t StewardOf(const PeerWorld& world) {
+  size_t steward = 0;
+  while (!world.Summary(steward).steward) ++steward;
+  return steward;
+}
 
 TEST(MembershipTest, TwoLineagesThatMeetBecomeOneAndGoOn) {
   PeerWorld world(11, EveryTenSteps());
@@ -67,8 +86,7 @@ TEST(MembershipTest, OneThatIsTakenForDeadByMistakeSitsAgain) {
     for (int i = 0; i < 6; ++i) world.Add();
     ASSERT_TRUE(world.UntilTogether(Seconds(5)));
     world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 13)));
-    size_t steward = 0;
-    while (!world.Summary(steward).steward) ++steward;
+    const size_t steward = StewardOf(world);
     const size_t victim = (steward + 3) % 6;
     world.Slander(steward, victim);
     EXPECT_EQ(world.Summary(steward).view->members, 5U) << seed;
@@ -130,67 +148,50 @@ TEST(MembershipTest, ASeatThatOneMissedIsToldToIt) {
 // Where nobody is due for an averaging, nobody says which seats it knows: the records do.
 TEST(MembershipTest, ASeatThatOneMissedIsToldToItThoughNobodyAverages) {
   for (const bool newcomer : {false, true}) {
-    AveragingConfig config = EveryTenSteps();
-    config.interval = 1'000'000;
-    PeerWorld world(24, config);
-    for (int i = 0; i < 3; ++i) world.Add();
-    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-    world.RunFor(Milliseconds(500));
-    size_t steward = 0;
-    while (!world.Summary(steward).steward) ++steward;
-    const size_t deaf = (steward + 1) % 3;
-    world.lose = [deaf](size_t, size_t to, const Message& message) {
+    const auto world = WorldWithoutAveragings(24, 3);
+    const size_t steward = StewardOf(*world), deaf = (steward + 1) % 3;
+    world->lose = [deaf](size_t, size_t to, const Message& message) {
       const auto* seats = std::get_if<message::SeatingNews>(&message);
       return to == deaf && ((seats != nullptr && !seats->seats.empty()) ||
                             std::holds_alternative<message::ViewNews>(message));
     };
     // A new member, or one that sits again: its vacancy is told.
     if (newcomer)
-      world.Add();
+      world->Add();
     else
-      world.Slander(steward, (steward + 2) % 3);
-    world.RunFor(Seconds(1));
-    EXPECT_LT(world.Summary(deaf).view->members, world.size()) << "it heard: this tests nothing";
-    world.lose = nullptr;
-    EXPECT_TRUE(world.UntilTogether(Seconds(5))) << newcomer << world.Describe();
+      world->Slander(steward, (steward + 2) % 3);
+    world->RunFor(Seconds(1));
+    EXPECT_LT(world->Summary(deaf).view->members, world->size()) << "it heard: no test of this";
+    world->lose = nullptr;
+    EXPECT_TRUE(world->UntilTogether(Seconds(5))) << newcomer << world->Describe();
   }
 }
 
 // Its record says for a while yet that it sits here. Nobody knows more of it than that it is gone.
 TEST(MembershipTest, TheRecordOfADeadMemberAsksForNoNews) {
-  AveragingConfig config = EveryTenSteps();
-  config.interval = 1'000'000;
-  PeerWorld world(25, config);
-  for (int i = 0; i < 4; ++i) world.Add();
-  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-  world.RunFor(Milliseconds(500));
+  const auto world = WorldWithoutAveragings(25, 4);
   size_t asked = 0;
-  world.lose = [&asked](size_t, size_t, const Message& message) {
+  world->lose = [&asked](size_t, size_t, const Message& message) {
     asked += std::holds_alternative<message::ViewAsk>(message);
     return false;
   };
-  world.Kill(2);
-  world.RunFor(Seconds(10));
-  EXPECT_TRUE(world.Together()) << world.Describe();
+  world->Kill(2);
+  world->RunFor(Seconds(10));
+  EXPECT_TRUE(world->Together()) << world->Describe();
   EXPECT_EQ(asked, 0U);
 }
 
 // What is not answered is asked again once in the time that a record lives: three seconds here.
 TEST(MembershipTest, NewsThatDoNotComeAreAskedForNowAndThen) {
-  AveragingConfig config = EveryTenSteps();
-  config.interval = 1'000'000;
-  PeerWorld world(26, config);
-  for (int i = 0; i < 3; ++i) world.Add();
-  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-  size_t deaf = 0;
-  while (world.Summary(deaf).steward) ++deaf;
+  const auto world = WorldWithoutAveragings(26, 3);
+  const size_t deaf = (StewardOf(*world) + 1) % 3;
   size_t asked = 0;
-  world.lose = [&](size_t from, size_t to, const Message& message) {
+  world->lose = [&](size_t from, size_t to, const Message& message) {
     asked += from == deaf && std::holds_alternative<message::ViewAsk>(message);
     return to == deaf;
   };
-  world.Add();
-  world.RunFor(Seconds(30));
+  world->Add();
+  world->RunFor(Seconds(30));
   EXPECT_GE(asked, 5U);
   EXPECT_LE(asked, 11U);
 }
@@ -202,8 +203,7 @@ TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeavin
   for (int i = 0; i < 6; ++i) world.Add();
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   world.RunFor(Milliseconds(300));
-  size_t steward = 0;
-  while (!world.Summary(steward).steward) ++steward;
+  const size_t steward = StewardOf(world);
   const size_t victim = (steward + 3) % 6;
   const ViewHash left = world.Summary(victim).view->hash;
   world.Tell(victim, (steward + 1) % 6, message::BranchOpen{left, 1});
