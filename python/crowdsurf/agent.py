@@ -57,6 +57,7 @@ class Agent:
         self._notices: Optional[NoticeWatch] = None
         self._training = self._lost = False
         self._progress = Progress()
+        self._order = 0   # of note_order(); 0: not known
         self._retry_at, self._refusals = 0.0, LastingRefusal()
         self._inode = -1
         self._stacks = Stacks()
@@ -88,6 +89,7 @@ class Agent:
         if inode != self._inode:
             self._memory, self._inode = Memory(path, answer), inode
             self._progress.write(self._memory)   # of a living trainer, beside which the file is new
+            self._memory.set(layout.ORDER, self._order)
         self.seed: int = answer["seed"]   # the same at every worker of the job
         self.job: str = answer["job"]
         self.worker: str = answer["worker"]
@@ -347,6 +349,11 @@ class Agent:
         if name not in self._metrics:
             raise ValueError(f"{name!r} is none of the metrics that were registered: {self._metrics}")
         self._progress.set_metric(self._memory, self._metrics.index(name), value)
+
+    def note_order(self, order: int) -> None:
+        """Says a hash of the first batches, 1 to 2^64 - 1. Workers with equal ones are named in the job's status and report."""
+        self._order = order
+        self._memory.set(layout.ORDER, order)
 
     def index_sets(self) -> Optional[Dict[int, Tuple[int, ...]]]:
         """The active indices of every unit group, or None when they have not changed.

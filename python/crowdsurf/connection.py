@@ -9,9 +9,12 @@ import socket
 import threading
 import time
 import weakref
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Sequence, Tuple, Union
 
 _ANSWER = 30.0   # seconds for one request; making `tensors` clears 3 x the model
+
+
+Body = Union[bytes, Sequence[Union[bytes, bytearray]]]   # or its pieces
 
 
 class AgentError(Exception):
@@ -30,6 +33,7 @@ class Connection:
     """One kept connection to agent.sock. While it is open, the agent knows that the trainer lives. Any thread."""
 
     def __init__(self, directory: str) -> None:
+        self._directory = directory
         path = os.path.join(directory, "agent.sock")
         self._lock = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -56,11 +60,16 @@ class Connection:
                     raise
             time.sleep(0.02)
 
-    def call(self, method: str, target: str, body: bytes = b"") -> Tuple[Dict[str, str], bytes]:
+    def again(self) -> Connection:
+        """Another connection to the same agent. AgentError: it does not answer."""
+        return Connection(self._directory)
+
+    def call(self, method: str, target: str, body: Body = b"") -> Tuple[Dict[str, str], bytes]:
         """The answer's headers, by their names in small letters, and body. AgentError: refused, or the connection ended."""
+        length = len(body) if isinstance(body, bytes) else sum(len(piece) for piece in body)
         try:
             with self._lock:
-                self._http.request(method, target, body)
+                self._http.request(method, target, body, {"Content-Length": str(length)})
                 answer = self._http.getresponse()
                 content = answer.read()
         except BaseException as error:   # Ctrl-C, too

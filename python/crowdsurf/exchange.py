@@ -6,14 +6,14 @@ import functools
 import hashlib
 import logging
 import threading
-from typing import Callable, Optional
+from typing import Callable, List, Optional, Union
 
 from . import layout
-from .connection import AgentError, Connection
+from .connection import AgentError, Connection, Refusal
 from .gradients import Gathered, Optimize
 from .leases import Leases
 from .memory import Memory
-from .parameters import Parameters, SlowParameters, State
+from .parameters import LargeState, Parameters, SlowParameters, State
 from .tensor import Counted, Outcome
 
 log = logging.getLogger("crowdsurf")
@@ -47,6 +47,36 @@ class Flight:
             raise self._error
 
 
+class Upload:
+    """A large trainer's state on its way to the agent, over a connection of its own: steps go on meanwhile."""
+
+    AT_ONCE = 16 << 20   # bytes: a smaller state is sent within the step, some 10 ms
+
+    def __init__(self, connection: Connection, target: str, pieces: List[Union[bytes, bytearray]]) -> None:
+        """AgentError: the agent does not answer."""
+        self.refusal: Optional[Refusal] = None
+        self._connection, self._target, self._pieces = connection.again(), target, pieces
+        self._thread = threading.Thread(target=self._send, name="crowdsurf-state", daemon=True)
+        self._thread.start()
+
+    def _send(self) -> None:
+        try:
+            self._connection.call("PUT", self._target, self._pieces)
+        except Refusal as refusal:
+            self.refusal = refusal
+        except AgentError:
+            pass   # it has gone: the next one asks again
+        finally:
+            self._pieces = []
+            self._connection.close()
+
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+
 class Filling:
     """Tells the agent how far a snapshot is copied: so much goes out while the rest is copied."""
 
@@ -75,6 +105,8 @@ class Exchange:
         self.gathered: Optional[Gathered] = None   # where the job averages gradients
         self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
         self._flight: Optional[Flight] = None   # of a snapshot that is not announced yet
+        self._upload: Optional[Upload] = None   # of a large state
+        self._too_large = 0                     # bytes of a state that the agent has refused; 0: none
 
     def settle(self) -> None:
         """Waits until no snapshot is on its way. Raises what has gone wrong there."""
@@ -85,6 +117,8 @@ class Exchange:
     def close(self) -> None:
         if self._flight is not None:
             self._flight.wait()
+        if self._upload is not None:
+            self._upload.wait()
 
     def _flies(self) -> bool:
         """The outbox is being written."""
@@ -233,15 +267,42 @@ class Exchange:
 
     def give_state(self, memory: Memory, connection: Connection) -> None:
         """Sends the trainer's state where the agent asks for it. AgentError: it could not be sent."""
+        self._end_upload()
         wanted = memory.get(layout.OPAQUE_WANTED)
-        if wanted == memory.get(layout.OPAQUE_GIVEN):
+        if wanted == memory.get(layout.OPAQUE_GIVEN) or self._upload is not None:
             return
         memory.set(layout.OPAQUE_GIVEN, wanted)   # once, also when it fails
+        target = f"/v1/opaque?sequence={wanted}"
         if self.gathered is not None:   # it goes with the parameters, so there is one: an empty one is a byte
-            state = self._state.get() if self._state is not None else b""
-            connection.call("PUT", f"/v1/opaque?sequence={wanted}&step={self.gathered.step}", state or b"\0")
-        elif self._state is not None:
-            connection.call("PUT", f"/v1/opaque?sequence={wanted}", self._state.get())
+            target += f"&step={self.gathered.step}"
+        elif self._state is None:
+            return
+        size = self._state.size() if isinstance(self._state, LargeState) else 0
+        if self._too_large and size >= self._too_large:
+            return
+        try:
+            if size > Upload.AT_ONCE and isinstance(self._state, LargeState):
+                self._upload = Upload(connection, target, self._state.pieces())
+            else:
+                state = self._state.get() if self._state is not None else b""
+                connection.call("PUT", target, state or (b"\0" if self.gathered is not None else b""))
+        except Refusal as refusal:
+            self._say_refused(refusal, size)
+
+    def _end_upload(self) -> None:
+        """Takes note of an upload that has ended."""
+        if self._upload is None or not self._upload.is_over():
+            return
+        upload, self._upload = self._upload, None
+        if upload.refusal is not None:
+            self._say_refused(upload.refusal, self._state.size() if isinstance(self._state, LargeState) else 0)
+
+    def _say_refused(self, refusal: Refusal, size: int) -> None:
+        """The agent lives and does not take the state: joiners begin with the average alone."""
+        if refusal.code in (413, 507):
+            self._too_large = max(size, 1)
+        log.warning("crowdsurf: the agent does not take this trainer's state%s: %s. Joiners get the average without it",
+                    f" of {size / 2**20:.0f} MiB" if size else "", refusal)
 
 
 def _announce(memory: Memory, ticket: int) -> None:

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import faulthandler
 import logging
+import math
 import operator
 import os
 import signal
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from .leases import Lease, Leases
     from .module import ModuleParameters, Stateful
+    from .optimizers import Given
     from .shard import Loop, Shard
 
 Batch = TypeVar("Batch")
@@ -39,15 +41,16 @@ _NO_FILE = (AttributeError, OSError, RuntimeError, ValueError)   # stderr is non
 log = logging.getLogger("crowdsurf")
 
 
-def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None, *, init: str = "job",
-         metrics: Sequence[str] = (), on_notice: Optional[Callable[[Notice], None]] = None,
-         stateful: Sequence[Stateful] = ()) -> Job:
+def join(model: torch.nn.Module, optimizer: Given = None, *, init: str = "job", metrics: Sequence[str] = (),
+         on_notice: Optional[Callable[[Notice], None]] = None, stateful: Sequence[Stateful] = (),
+         frozen_differ: bool = False) -> Job:
     """Registers the model's parameters with the agent beside this script, and takes the job's state.
 
     Before the job's first averaging that is the model of the job's first worker, as it was given. init: "local" keeps
     the model's own parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own
     soon after the platform says that it takes this worker. stateful: schedules, a GradScaler, whatever has state_dict()
-    and load_state_dict() and must go to joiners with the optimizer's state.
+    and load_state_dict() and must go to joiners with the optimizer's state. optimizer: one, or a list. frozen_differ: the
+    workers' frozen parameters may differ; else a worker whose frozen parameters are not the others' gets no seat.
 
     In a job the random numbers of `random`, numpy and torch are the worker's own from here on: workers with the same
     seed would shuffle the same way, and a resumed job would draw its first batches again. SIGTERM ends the script like
@@ -63,7 +66,7 @@ def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = No
     joined = _joined() if _joined is not None else None
     if joined is not None and not joined.closed:
         raise AgentError("this process has joined already: close() that job first (two models are one in a ModuleList)")
-    return Job(ModuleParameters(model, optimizer, stateful), init, metrics, on_notice)
+    return Job(ModuleParameters(model, optimizer, stateful, frozen_differ), init, metrics, on_notice)
 
 
 class Job:
@@ -73,13 +76,14 @@ class Job:
                  on_notice: Optional[Callable[[Notice], None]]) -> None:
         global _joined
         self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
-        self._metrics, self._rate, self._process = list(metrics), parameters.rate, os.getpid()
+        self._metrics, self._process = list(metrics), os.getpid()
         self._agent: Optional[Agent] = None
-        self._parameters = parameters
+        self._parameters, self._finite = parameters, True   # of the last loss
         self._gradient: Any = None   # of the last batch, flat
         self._leases: Optional[Leases] = None
         self._loop: Optional[Loop] = None   # over shard(), under way
         self._ending = False   # SIGTERM: what is trained of the leases is handed in first
+        self._said_fixed = False
         self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
         self.closed = False
         self.done = False                                  # the job's target is met
@@ -88,6 +92,7 @@ class Job:
         if self.alone:
             _say_alone()
             return
+        parameters.refuse_group()
         self._agent = Agent(parameters.declare, metrics=metrics, state=parameters, gradients=True)
         parameters.place(self._agent.tensors)
         try:
@@ -99,6 +104,7 @@ class Job:
             raise
         self.done = self.last.stop
         from .loader import seed_worker   # it needs PyTorch, which a script has that is here
+
 
         _joined = weakref.ref(self)
         self.seed = seed_worker(f"{self._agent.seed}/{self._agent.worker}/{self.last.averaging}")
@@ -131,11 +137,11 @@ class Job:
         the gradients are those of the large batch. Elsewhere it steps at once. Call optimizer.zero_grad() before each
         batch. ValueError: join() was given no optimizer.
         """
-        optimizer = self._parameters.optimizer
-        if optimizer is None:
+        optimizers = self._parameters.optimizers
+        if not optimizers:
             raise ValueError("optimize() needs the optimizer: give it to join()")
         if self._agent is None or not self._agent.averages_gradients:
-            optimizer.step()
+            optimizers.step()
             return self.step(samples=samples, loss=loss)
         if self.closed:
             raise AgentError("optimize() after close()")
@@ -149,8 +155,7 @@ class Job:
     def _stepped(self, outcome: Outcome) -> Outcome:
         self.last = outcome
         self.done = self.done or outcome.stop
-        if self._rate is not None:
-            self._rate.set(outcome.lr_scale)
+        self._parameters.optimizers.set_rate(outcome.lr_scale)
         if outcome.agent_lost != self._lost:
             self._lost = outcome.agent_lost
             log.warning("crowdsurf: the agent is %s", "lost: this worker trains on alone and looks for it"
@@ -164,10 +169,13 @@ class Job:
         epochs is negative.
         """
         epochs = _passes(epochs)
+        first = None
         if self.seed is not None:
-            from .loader import draw_apart
+            from .loader import FirstBatches, draw_apart
 
             draw_apart(loader, self.seed)
+            self._say_fixed_order(loader)
+            first = FirstBatches()
         epoch = 0
         while not (self.done or (self.alone and epoch == epochs)):
             set_epoch = getattr(getattr(loader, "sampler", None), "set_epoch", None)
@@ -176,6 +184,8 @@ class Job:
             empty = True
             for batch in loader:
                 empty = False
+                if first is not None:
+                    self._note_order(first.take(batch))
                 yield batch
                 if self.done:
                     return
@@ -183,6 +193,20 @@ class Job:
                 raise ValueError("the loader has no batch" if epoch == 0 else
                                  "the loader has no batch in its second pass: give a DataLoader, not an iterator")
             epoch += 1
+
+    def _say_fixed_order(self, loader: Any) -> None:
+        from .loader import fixed_order
+
+        sampler = fixed_order(loader)
+        if sampler is not None and not self._said_fixed:
+            self._said_fixed = True
+            log.warning("crowdsurf: the loader's order is fixed (%s): workers with the same data train on the same batches. Take "
+                        "shuffle=True, or job.shard(loader), which deals each sample to one worker", sampler)
+
+    def _note_order(self, order: Optional[int]) -> None:
+        """Gives the agent a hash of a loop's first batches: the run names two workers with equal ones."""
+        if self._agent is not None and order is not None:
+            self._agent.note_order(order)
 
     def shard(self, loader: Any, epochs: int = 1) -> Shard:
         """The loader's batches, of which every worker gets others: in the job each sample of an epoch is trained once.
@@ -323,13 +347,21 @@ class Job:
         sys.exit(128 + signal.SIGTERM)
 
     def _number(self, loss: Any) -> Optional[float]:
-        if loss is None or isinstance(loss, (int, float)):
-            return loss
-        now = time.monotonic()
-        if now - self._loss_at < _LOSS_EVERY:
+        if loss is None:
             return None
-        self._loss_at = now
-        return float(loss)
+        if not isinstance(loss, (int, float)):
+            now = time.monotonic()
+            if now - self._loss_at < _LOSS_EVERY:
+                return None
+            self._loss_at = now
+            loss = loss.detach() if hasattr(loss, "detach") else loss
+        number = float(loss)
+        if math.isfinite(number) != self._finite:
+            self._finite = not self._finite
+            if not self._finite:
+                log.warning("crowdsurf: the loss is %s: averages leave this worker out while its parameters are not finite, and it "
+                            "takes the job's average in their place", number)
+        return number
 
     # PID 1 of a container ignores a SIGTERM without a handler, and would be killed at the end of the grace period.
     def _take_sigterm(self) -> None:

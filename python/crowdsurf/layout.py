@@ -66,3 +66,4 @@ SHARES = 0xB88               # u64: +1 when the share is there
 PARAMETERS_STEP = 0xB90      # u64: averaging that the parameters are of
 FILLING_TICKET = 0xBC0       # u64: the snapshot of this ticket is being copied; what is PUBLISHED_... was written before
 FILLING_ELEMENTS = 0xBC8     # u64: values of it that are there, from the first on
+ORDER = 0xC00                # u64: a hash of the first batches that this trainer drew; 0: not known

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple, Union
 
 import torch
 
 from .cuda import staging_on
+from .frozen import frozen_mark
 from .memory import CHUNK, Floats
-from .moments import Find, Moments
+from .moments import Find
+from .optimizers import Given, Optimizers
 from .parameters import Filled
-from .rate import ScaledRate
 from .staging import Place, Staging
-from .state import pack, unpack
+from .state import pack, pieces, size, unpack
 from .tensor import Tensor
+from .trainable import buffers, clean, frozen, refuse_group, trainable
 
-_WRAPPERS = ("DataParallel", "DistributedDataParallel")
 _AGAIN = "close() the job before such a change, and join() again after it"
 
 log = logging.getLogger("crowdsurf")
@@ -44,33 +45,40 @@ class ModuleParameters:
     goes to joiners, too.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None,
-                 stateful: Sequence[Stateful] = ()) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: Given = None, stateful: Sequence[Stateful] = (),
+                 frozen_differ: bool = False) -> None:
         """ValueError, TypeError: a parameter cannot be averaged; the message names it, and says what to do."""
-        self._model, self._optimizer, self._stateful = model, optimizer, list(stateful)
-        self.rate = ScaledRate(optimizer) if optimizer is not None else None
+        self._model, self._stateful = model, list(stateful)
         parameters = trainable(model)
-        check_optimizer(optimizer, parameters)
-        self._trained, self._averaged = parameters, {id(p): name for name, p in parameters}
-        self._moments: Optional[Moments] = None   # where the job averages them
+        self.optimizers = Optimizers(optimizer, parameters)
+        self._averaged = {id(p): name for name, p in parameters}
         self._buffers = buffers(model)
         floats = [(name, find) for name, find in self._buffers.items()
                   if find().is_floating_point() and find().numel() > 0]
         self._finds: List[Find] = [functools.partial(_itself, p) for _, p in parameters] + [find for _, find in floats]
         self.tensors = ([Tensor(name, tuple(p.shape)) for name, p in parameters] +
                         [Tensor(name, tuple(find().shape), role="Buffer") for name, find in floats])
+        mark = None if frozen_differ else frozen_mark(frozen(model))
+        if mark is not None:   # it has no place in the vector
+            self._finds.append(functools.partial(_itself, torch.empty(())))
+            self.tensors.append(mark)
         self._parts: List[Tuple[Find, Tensor]] = []
         self._staged: Optional[torch.device] = None   # the device that `_staging` is of
         self._staging: Optional[Staging] = None
         self._unfrozen: Set[str] = set()
-        pack(self._state())   # a state that cannot travel is refused here, not at a joiner's first question
+        size(self._state())   # a state that cannot travel is refused here, not at a joiner's first question
+        self.optimizers.warn_of_schedules(stateful)
+
+    def refuse_group(self) -> None:
+        """ValueError: this process trains the model together with others."""
+        refuse_group()
 
     def declare(self, roles: Sequence[str]) -> List[Tensor]:
         """The tensors of a job that averages these roles. ValueError: the optimizer's state cannot be; says what to do."""
-        if "OptimizerState" in roles and self._moments is None:
-            self._moments = Moments(self._optimizer, self._trained)
-            self._finds += self._moments.finds
-            self.tensors += self._moments.tensors
+        if "OptimizerState" in roles:
+            tensors, finds = self.optimizers.declare_moments()
+            self._finds += finds
+            self.tensors += tensors
         return self.tensors
 
     def place(self, tensors: List[Tensor]) -> None:
@@ -94,8 +102,7 @@ class ModuleParameters:
 
     def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
         self._add(inbox, outbox)
-        if self._moments is not None:
-            self._moments.repair()
+        self.optimizers.settle()
 
     def _add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
         places, new, old = self._places(), _flat(inbox), None if outbox is None else _flat(outbox)
@@ -118,8 +125,7 @@ class ModuleParameters:
     def write(self, inbox: Floats) -> None:
         with torch.no_grad():
             self._write(self._places(), inbox)
-        if self._moments is not None:
-            self._moments.repair()
+        self.optimizers.settle()
 
     # --- gradients -----------------------------------------------------------------------------------
 
@@ -127,29 +133,28 @@ class ModuleParameters:
         """Copies the parameters' gradients. A parameter without one has zeros."""
         self._check_model()
         with torch.no_grad():
-            gradients = [Place(torch.zeros_like(own) if own.grad is None else own.grad, part) for own, part in self._places()]
+            gradients = [Place(torch.zeros_like(own) if own.grad is None else own.grad, part) for own, part in self._own_places()]
             rest = self._begin_copy(gradients, region, _untold)
         if rest is not None:
             rest()
 
     def optimize(self, mean: Floats) -> None:
         """One step of the optimizer with these gradients."""
-        assert self._optimizer is not None
         gradients = []
         with torch.no_grad():
-            for own, part in self._places():
+            for own, part in self._own_places():
                 if own.grad is None:
                     own.grad = torch.zeros_like(own)
                 gradients.append(Place(own.grad, part))
             self._write(gradients, mean)
-        self._optimizer.step()
-
-    @property
-    def optimizer(self) -> Optional[torch.optim.Optimizer]:
-        return self._optimizer
+        self.optimizers.step()
 
     def _places(self) -> List[Place]:
-        """Each averaged tensor. ValueError: one has another shape by now."""
+        """Each averaged tensor; where an optimizer trains a copy of a parameter, the copy. ValueError: as _own_places."""
+        return [Place(self.optimizers.masters.find(own), part) for own, part in self._own_places()]
+
+    def _own_places(self) -> List[Place]:
+        """Each averaged tensor of the model. ValueError: one has another shape by now."""
         places = []
         for find, t in self._parts:
             own, first = find(), (t.offset or 0) // 4
@@ -198,6 +203,8 @@ class ModuleParameters:
 
     def _check_model(self) -> None:
         """At a snapshot: what the script has done to the model since join(), which nobody would notice otherwise."""
+        self.refuse_group()
+        self.optimizers.masters.check()
         gone, late = dict(self._averaged), []
         for name, parameter in self._model.named_parameters():
             if gone.pop(id(parameter), None) is None and parameter.requires_grad and parameter.numel() > 0:
@@ -211,10 +218,7 @@ class ModuleParameters:
     # --- State -----------------------------------------------------------------------------------------
 
     def _state(self) -> Dict[str, Any]:
-        optimizer = self._optimizer.state_dict() if self._optimizer is not None else None
-        if optimizer is not None and self._moments is not None:
-            optimizer = self._moments.without(optimizer)
-        return {"optimizer": optimizer, "buffers": {name: find() for name, find in self._buffers.items()},
+        return {"optimizer": self.optimizers.state(), "buffers": {name: find() for name, find in self._buffers.items()},
                 "stateful": [each.state_dict() for each in self._stateful]}
 
     def get(self) -> bytes:
@@ -224,12 +228,19 @@ class ModuleParameters:
             log.warning("crowdsurf: the trainer's state stays here: %s", error)
             return b""
 
+    def size(self) -> int:
+        try:
+            return size(self._state())
+        except TypeError:   # get() says why
+            return 0
+
+    def pieces(self) -> List[Union[bytes, bytearray]]:
+        return pieces(self._state())
+
     def set(self, data: bytes) -> None:
         state = unpack(data) if data else {}
         try:
-            if self._optimizer is not None and state.get("optimizer") is not None:
-                optimizer = state["optimizer"]
-                self._optimizer.load_state_dict(self._moments.completed(optimizer) if self._moments is not None else optimizer)
+            self.optimizers.load(state.get("optimizer"))
             with torch.no_grad():
                 for name, value in state.get("buffers", {}).items():
                     self._buffers[name]().copy_(value)
@@ -261,82 +272,3 @@ def _flat(region: Floats) -> torch.Tensor:
 
 def _itself(parameter: torch.Tensor) -> torch.Tensor:
     return parameter
-
-
-# --- what can be averaged ------------------------------------------------------------------------------------------------
-
-
-def clean(model: torch.nn.Module, name: str) -> str:
-    """A tensor's name in the model, without the wrappers of torch.compile, DataParallel and DistributedDataParallel."""
-    parts, at = [], model
-    for part in name.split("."):
-        wraps = part == "_orig_mod" or (part == "module" and type(at).__name__ in _WRAPPERS)
-        if not wraps:
-            parts.append(part)
-        at = getattr(at, part)
-    return ".".join(parts)
-
-
-def buffers(model: torch.nn.Module) -> Dict[str, Find]:
-    """How to find each persistent buffer: model.to() replaces them."""
-    kept = model.state_dict().keys()
-    found: Dict[str, Find] = {}
-    owners = dict(model.named_modules())
-    for name, _ in model.named_buffers():
-        if name in kept:
-            path, _, key = name.rpartition(".")
-            found[clean(model, name)] = functools.partial(getattr, owners[path], key)
-    return found
-
-
-def trainable(model: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
-    """Names and values of the parameters that are averaged. Tied ones come once, under their first name."""
-    named: List[Tuple[str, torch.Tensor]] = [(clean(model, name), p) for name, p in model.named_parameters() if p.requires_grad]
-    for name, parameter in named:
-        _check(name, parameter)
-    named = [(name, p) for name, p in named if p.numel() > 0]
-    if not named:
-        raise ValueError("the model has no parameter that requires a gradient: there is nothing to average")
-    _check_overlap(named)
-    return named
-
-
-def check_optimizer(optimizer: Optional[torch.optim.Optimizer], parameters: List[Tuple[str, torch.Tensor]]) -> None:
-    if optimizer is None:
-        return
-    own = {id(p) for _, p in parameters}
-    if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
-        raise ValueError("the optimizer trains none of the model's parameters: make it from model.parameters()")
-
-
-def _check(name: str, parameter: torch.Tensor) -> None:
-    if torch.nn.parameter.is_lazy(parameter):
-        raise ValueError(f"the parameter {name} has no shape yet: run the model once before join()")
-    if parameter.layout != torch.strided:
-        raise TypeError(f"the parameter {name} is {parameter.layout}: only dense parameters can be averaged "
-                        "(sparse gradients of dense parameters can)")
-    if not parameter.is_floating_point():
-        raise TypeError(f"the parameter {name} is {parameter.dtype}: only floating-point parameters can be averaged "
-                        "(torch.view_as_real makes two numbers of a complex one)")
-    if parameter.device.type == "meta":
-        raise ValueError(f"the parameter {name} is on the meta device: give it values before join()")
-    if parameter.numel() > _span(parameter):
-        raise ValueError(f"values of the parameter {name} share memory (it was made by expand()): clone() it first")
-
-
-def _span(parameter: torch.Tensor) -> int:
-    """The distance of its first and last value in memory, plus one. Less than its values where they share memory."""
-    return 1 + sum(int((size - 1) * stride) for size, stride in zip(parameter.shape, parameter.stride()))
-
-
-def _check_overlap(named: List[Tuple[str, torch.Tensor]]) -> None:
-    """Two parameters in the same memory would get each average twice."""
-    dense = [(name, p) for name, p in named if p.numel() == _span(p)]
-    ends: Dict[Any, Tuple[int, str]] = {}
-    for name, parameter in sorted(dense, key=lambda item: int(item[1].data_ptr())):
-        begin = parameter.data_ptr()
-        end, other = ends.get(parameter.device, (0, ""))
-        if begin < end:
-            raise ValueError(f"the parameters {other} and {name} share memory but are two parameters: "
-                             "tie them by assigning one Parameter to both places")
-        ends[parameter.device] = (begin + parameter.numel() * parameter.element_size(), name)

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
+from .masters import is_master, numbered
 from .tensor import Tensor
 
 Find = Callable[[], torch.Tensor]
@@ -121,8 +122,7 @@ class Moments:
 
     def _indices(self, state: Dict[str, Any]) -> Dict[int, torch.Tensor]:
         """The parameters by their number in a state_dict."""
-        return {index: parameter for own, packed in zip(self._optimizer.param_groups, state["param_groups"])
-                for parameter, index in zip(own["params"], packed["params"])}
+        return {index: parameter for parameter, index in numbered(self._optimizer, state)}
 
     def _keys_of(self, parameter: Optional[torch.Tensor]) -> Sequence[str]:
         return () if parameter is None else self._keys.get(id(parameter), ())
@@ -170,7 +170,7 @@ def _first_state(optimizer: torch.optim.Optimizer, group: Dict[str, Any], parame
 def _averaged(state: Dict[str, Any], parameter: torch.Tensor) -> List[str]:
     """What of a parameter's state is averaged. It is dense: join() refuses other state in any job."""
     return [key for key, value in state.items() if key not in _COUNTERS and isinstance(value, torch.Tensor) and
-            value.shape == parameter.shape and value.is_floating_point()]
+            value.shape == parameter.shape and value.is_floating_point() and not is_master(key, value, parameter)]
 
 
 def _least(key: str, group: Dict[str, Any], state: Dict[str, Any]) -> Optional[torch.Tensor]:

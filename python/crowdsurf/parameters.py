@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Protocol, runtime_checkable
+from typing import Any, Callable, List, Optional, Protocol, Union, runtime_checkable
 
 from .memory import CHUNK, Floats, numpy
 
@@ -48,6 +48,17 @@ class State(Protocol):
 
     def set(self, data: bytes) -> None:
         """Loads what a donor's get() gave. ValueError: it does not fit; the trainer then goes on with its own."""
+
+
+@runtime_checkable
+class LargeState(State, Protocol):
+    """A state that may take long to send: it is copied at a step boundary, and sent by another thread."""
+
+    def size(self) -> int:
+        """Bytes that get() would have. Copies nothing."""
+
+    def pieces(self) -> List[Union[bytes, bytearray]]:
+        """What get() gives, in pieces, as a copy."""
 
 
 class FlatParameters:

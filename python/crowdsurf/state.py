@@ -7,7 +7,7 @@ numbers before 2.0).
 from __future__ import annotations
 
 import json
-from typing import Any, List
+from typing import Any, Callable, List, Union
 
 import torch
 
@@ -17,15 +17,32 @@ _DTYPES = {str(t)[6:]: t for t in (torch.float64, torch.float32, torch.float16, 
 
 def pack(state: Any) -> bytes:
     """`state` (dicts, lists, numbers, strings, None, tensors) as bytes. TypeError for anything else."""
-    blobs: List[bytearray] = []
+    return b"".join(pieces(state))
 
+
+def pieces(state: Any) -> List[Union[bytes, bytearray]]:
+    """pack() without the copy that joins them."""
+    blobs: List[bytearray] = []
+    text = _text(state, lambda value: blobs.append(_bytes_of(value)))
+    return [len(text).to_bytes(8, "little"), text, *blobs]
+
+
+def size(state: Any) -> int:
+    """Bytes that pack() would give. TypeError: it would refuse the state. Copies no tensor."""
+    sizes: List[int] = []
+    text = _text(state, lambda value: sizes.append(value.numel() * value.element_size()))
+    return 8 + len(text) + sum(sizes)
+
+
+def _text(state: Any, take: Callable[[torch.Tensor], None]) -> bytes:
+    """The JSON text. `take` gets each tensor, in their order."""
     def plain(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             name = str(value.dtype)[6:]
             if name not in _DTYPES or value.layout != torch.strided:
                 raise TypeError(f"it holds a tensor of {value.dtype}, {value.layout}, which cannot travel to a joiner")
-            blobs.append(_bytes_of(value))
-            return {"tensor": [name, list(value.shape), len(blobs[-1])]}
+            take(value)
+            return {"tensor": [name, list(value.shape), value.numel() * value.element_size()]}
         if isinstance(value, dict):
             return {"items": [[key, plain(item)] for key, item in value.items()]}
         if isinstance(value, (list, tuple)):
@@ -34,8 +51,7 @@ def pack(state: Any) -> bytes:
             return value
         raise TypeError(f"it holds a {type(value).__name__}, which cannot travel to a joiner")
 
-    text = json.dumps(plain(state)).encode()
-    return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
+    return json.dumps(plain(state)).encode()
 
 
 def _bytes_of(value: torch.Tensor) -> bytearray:

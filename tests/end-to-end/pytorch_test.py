@@ -78,6 +78,46 @@ class PytorchTest(RunCase):
         print(f"accuracy {reached:.4f}, of a single process {single:.4f}, {report['samples']:.0f} samples")
         self.assertGreaterEqual(reached, single - LOST)
 
+    def test_workers_that_draw_the_same_batches_are_named(self):
+        script = self.path / "same.py"
+        script.write_text("""
+import time
+import torch
+import crowdsurf
+
+model = torch.nn.Linear(2, 1)
+job = crowdsurf.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
+for batch in job.batches([torch.tensor([1.0, i]) for i in range(8)]):
+    time.sleep(0.005)
+    job.step(samples=1)
+""")
+        self.write_endless(f"python3, {script}")
+        process = self.start(env=ENVIRONMENT)
+        seen = self.wait_for(process, r"e2e-\d-1 trains on the same batches in the same order as e2e-\d-1: shuffle")
+        seen = self.end_job(process, seen)
+        self.assertEqual(len(re.findall("trains on the same batches", seen)), 1, "once a job, with four workers")
+        self.nothing_is_left()
+
+    def test_a_worker_with_another_frozen_base_gets_no_seat_and_is_told_why(self):
+        script = self.path / "bases.py"
+        script.write_text("""
+import os, time
+import torch
+import crowdsurf
+
+torch.manual_seed(int(os.environ["CROWDSURF_WORKER"].startswith("e2e-1-")))
+model = torch.nn.Sequential(torch.nn.Linear(4, 4).requires_grad_(False), torch.nn.Linear(4, 1))
+job = crowdsurf.join(model, torch.optim.SGD(model[1].parameters(), lr=0.1))
+for batch in job.batches([8]):
+    time.sleep(0.005)
+    job.step(samples=batch)
+""")
+        self.write_endless(f"python3, {script}")
+        process = self.start(env=ENVIRONMENT)
+        seen = self.wait_for(process, r"gets no seat: the frozen parameters are not those of e2e-\d-1: load the same values")
+        self.end_job(process, seen)
+        self.nothing_is_left()
+
     def test_workers_of_different_seeds_start_from_one_model_but_for_init_local(self):
         """Each makes a model of its own, and trains when all have said what they start from."""
         script, said = self.path / "apart.py", self.path / "said"

@@ -39,6 +39,9 @@ class StandIn:
         self.tensors, self.fresh, self.first, self.bells, self.opaque, self.given, self.requests = [], [], [], [], b"", None, []
         self.notice = {"leaving": False}
         self.data, self.leases = [], {"stream": 0, "begin": 0, "leases": [], "closed": False, "other": None}
+        self.puts, self.refuses_put = 0, None   # states that came; or (code, words): none is taken
+        self.slow_puts = threading.Event()      # cleared: a state is not read from its socket
+        self.slow_puts.set()
         self.refuses = None     # or (code, words): no trainer is registered
         self.said = {"roles": list(roles)}   # in GET /v1/state; {}: as an agent that says no roles
         self.placed = []
@@ -192,7 +195,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_PUT(self):
         self.agent.paths.append(self.path)
-        self.agent.given = self.rfile.read(int(self.headers["Content-Length"]))
+        self.agent.puts += 1
+        self.agent.slow_puts.wait(PATIENCE)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.agent.refuses_put:
+            return self.answer(self.agent.refuses_put[0], {"error": self.agent.refuses_put[1]})
+        self.agent.given = body
         self.answer(200, {"sha256": hashlib.sha256(self.agent.given).hexdigest()})
 
     def do_GET(self):

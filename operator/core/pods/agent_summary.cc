@@ -121,6 +121,7 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.seconds_since_step = NumberAt(trainer, "seconds_since_step");
   out.tensors = ClippedAt(trainer, "tensors");
   out.elements = CountAt(trainer, "elements");
+  out.order = ClippedAt(trainer, "order");
   return out;
 }
 

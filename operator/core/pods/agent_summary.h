@@ -73,6 +73,7 @@ struct AgentSummary {
   double seconds_since_step = 0;
   std::string tensors;      // hash of its trainer's tensor table; empty: no trainer
   uint64_t elements = 0;    // parameters in it
+  std::string order;        // hash of the first batches that its trainer drew; empty: not known
   std::string trouble;      // why its training is not in the averages; empty: it is
   std::string write_error;  // the last checkpoint or model that it could not write; empty: none
 };

@@ -111,6 +111,7 @@ class LocalCluster : public Cluster {
   void MeetTarget();
   void ReadTermination(const Entry& entry);
   void NameOtherTensors(const std::string& worker, const AgentSummary& told);
+  void NameEqualOrder(const std::string& worker, const AgentSummary& told);
   void NoteWriteError(const std::string& worker, const std::string& error);
   void RunTimers(WallTime now);
   void BuryGone();
@@ -130,6 +131,7 @@ class LocalCluster : public Cluster {
   std::map<std::string, NodeFacts> nodes_;
   std::vector<ClusterEvent> events_;
   int next_node_ = 1;
+  bool equal_order_said_ = false;
   std::string write_error_;  // what an agent could not write last; empty: all is written
   bool changed_ = false;
 };

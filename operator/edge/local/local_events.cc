@@ -79,6 +79,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     Say(ClusterEvent::Kind::kTold, news.worker, told.trouble, EventType::kWarning);
     NameOtherTensors(news.worker, told);
   }
+  NameEqualOrder(news.worker, told);
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met) MeetTarget();
   progress_.samples = std::max(progress_.samples, told.job_samples);
@@ -100,6 +101,23 @@ void LocalCluster::NameOtherTensors(const std::string& worker, const AgentSummar
         told.elements, "), which gets none: the trainers of a job must have the same model");
     if (std::exchange(entry.trouble, "other tensors") == "other tensors") return;
     Say(ClusterEvent::Kind::kTold, name, words, EventType::kWarning);
+    return;
+  }
+}
+
+// Two workers that draw the same batches in the same order do the work of one. One line a job: the
+// cause is the script's, and each worker runs the same script.
+void LocalCluster::NameEqualOrder(const std::string& worker, const AgentSummary& told) {
+  if (told.order.empty() || equal_order_said_) return;
+  for (const auto& [name, entry] : pods_) {
+    if (name == worker || entry.pod->facts.trainer || !entry.summary) continue;
+    if (entry.summary->order != told.order) continue;
+    equal_order_said_ = true;
+    Say(ClusterEvent::Kind::kTold, worker,
+        absl::StrCat("trains on the same batches in the same order as ", name,
+                     ": shuffle by random numbers without a fixed seed, shard the data by worker, or "
+                     "take job.shard(loader)"),
+        EventType::kWarning);
     return;
   }
 }

@@ -126,6 +126,7 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
       {"PUBLISHED_SAMPLES", offsetof(LinkControl, published.samples)},
       {"FILLING_TICKET", offsetof(LinkControl, filling.ticket)},
       {"FILLING_ELEMENTS", offsetof(LinkControl, filling.elements)},
+      {"ORDER", offsetof(LinkControl, order)},
       {"APPLIED", offsetof(LinkControl, applied)},
       {"STOP_ACKNOWLEDGED", offsetof(LinkControl, stop_acknowledged)},
       {"ADOPTED", offsetof(LinkControl, adopted)},

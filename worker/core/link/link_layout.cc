@@ -84,7 +84,8 @@ const char* LinkDtypeName(LinkDtype dtype) {
 }
 
 const char* LinkRoleName(LinkRole role) {
-  static constexpr const char* kNames[] = {"Parameter", "OptimizerState", "Buffer", "Gradient"};
+  static constexpr const char* kNames[] = {"Parameter", "OptimizerState", "Buffer", "Gradient",
+                                           "Frozen"};
   return kNames[static_cast<size_t>(role)];
 }
 
@@ -97,7 +98,8 @@ std::optional<LinkDtype> LinkDtypeNamed(std::string_view name) {
 
 std::optional<LinkRole> LinkRoleNamed(std::string_view name) {
   for (const auto r :
-       {LinkRole::kParameter, LinkRole::kOptimizerState, LinkRole::kBuffer, LinkRole::kGradient}) {
+       {LinkRole::kParameter, LinkRole::kOptimizerState, LinkRole::kBuffer, LinkRole::kGradient,
+        LinkRole::kFrozen}) {
     if (name == LinkRoleName(r)) return r;
   }
   return std::nullopt;
@@ -192,7 +194,7 @@ std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
   for (LinkTensor& t : tensors) {
     t.name = in.String(kMaxLinkName);
     const uint8_t dtype = in.U8(), role = in.U8(), dimensions = in.U8();
-    if (dtype > 2 || role > 3 || dimensions > kMaxLinkDimensions) return std::nullopt;
+    if (dtype > 2 || role > 4 || dimensions > kMaxLinkDimensions) return std::nullopt;
     t.dtype = static_cast<LinkDtype>(dtype);
     t.role = static_cast<LinkRole>(role);
     t.shape.resize(dimensions);

@@ -37,7 +37,13 @@ inline constexpr size_t kLinkMetrics = 16;                // named slots beside 
 
 // Half-precision links are reserved: version 1 refuses them by name.
 enum class LinkDtype : uint8_t { kFloat32 = 0, kFloat16 = 1, kBFloat16 = 2 };
-enum class LinkRole : uint8_t { kParameter = 0, kOptimizerState = 1, kBuffer = 2, kGradient = 3 };
+enum class LinkRole : uint8_t {
+  kParameter = 0,
+  kOptimizerState = 1,
+  kBuffer = 2,
+  kGradient = 3,
+  kFrozen = 4,  // a hash of parameters that no worker trains, as the row's name; never averaged
+};
 enum class LinkOverlap : uint32_t { kDelayed = 0, kBlocking = 1 };
 
 const char* LinkDtypeName(LinkDtype dtype);  // "float32"
@@ -200,7 +206,10 @@ struct LinkControl {
     std::atomic<uint64_t> ticket;    // release
     std::atomic<uint64_t> elements;  // release; so many values, from the first on, are there
   } filling;
-  uint8_t reserved_trainer[2048 - 14 * 64 - 8 * kLinkMetrics];
+  // A hash of the first batches that the trainer drew: workers with equal ones train on the same
+  // data in the same order. 0: not known, as of a client that leaves it alone.
+  LinkWord<uint64_t> order;
+  uint8_t reserved_trainer[2048 - 15 * 64 - 8 * kLinkMetrics];
 };
 
 static_assert(sizeof(LinkControl) == kLinkControlBytes);
@@ -229,5 +238,6 @@ static_assert(offsetof(LinkControl, leases) == 0xb40);
 static_assert(offsetof(LinkControl, share) == 0x540);
 static_assert(offsetof(LinkControl, gradient) == 0xb80);
 static_assert(offsetof(LinkControl, filling) == 0xbc0);
+static_assert(offsetof(LinkControl, order) == 0xc00);
 
 }  // namespace crowdsurf::worker

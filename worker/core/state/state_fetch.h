@@ -34,7 +34,8 @@ struct StateFetchOptions {
   bool want_opaque = true;
   // Gradients: the opaque state must go with the average: of one step, or nothing is taken.
   bool exact_opaque = false;
-  uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
+  // Bytes, 2^18 parts; a donor with more is used for chunks only. The edge bounds them by its room.
+  uint64_t max_opaque = 64ULL << 30;
   size_t max_donors = 16;                   // further offers are dropped, counted
   size_t window = 8;                        // requests open at one donor: 1 MiB of a round's chunks
   Duration answer = Seconds(2);             // a donor silent for so long has failed

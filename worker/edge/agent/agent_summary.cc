@@ -1,5 +1,7 @@
 #include "worker/edge/agent/agent_summary.h"
 
+#include <absl/strings/str_cat.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +14,9 @@ using Json = nlohmann::json;
 Json OrNull(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
+
+// A u64 as text: JSON's readers round large numbers.
+std::string Hex16(uint64_t value) { return absl::StrCat(absl::Hex(value, absl::kZeroPad16)); }
 
 Json TimesOf(const AveragingTotals& averagings) {
   Json out = {{"number", averagings.number}, {"whole", averagings.whole}};
@@ -75,7 +80,8 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
         {"seconds_since_step", edge.seconds_since_step},
         {"stacks", edge.trainer_stacks},
         {"tensors", edge.tensors},
-        {"elements", edge.elements}}},
+        {"elements", edge.elements},
+        {"order", edge.order == 0 ? "" : Hex16(edge.order)}}},
       {"round_seconds",
        {{"p50", OrNull(core.round_seconds_p50)}, {"p95", OrNull(core.round_seconds_p95)}}},
       {"members", members},

@@ -27,6 +27,7 @@ struct EdgeSummary {
   double seconds_since_step = 0;  // while there is a trainer
   std::string tensors;            // its table's hash, shortened; empty: no trainer
   uint64_t elements = 0;          // parameters that are averaged
+  uint64_t order = 0;             // hash of the first batches that the trainer drew; 0: not known
   double started_unix = 0;
   std::optional<double> first_step_unix;
 };

@@ -154,6 +154,7 @@ std::string Agent::Impl::SummaryText(Time now) {
     edge.seconds_since_step = pulse_.since_step(now).seconds();
     edge.tensors = trainer_->schema.brief();
     edge.elements = trainer_->elements;
+    edge.order = counters_.order;
   }
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;

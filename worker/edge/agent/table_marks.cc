@@ -28,6 +28,10 @@ std::string InWords(const SeatRefusal& refusal, const std::vector<LinkTensor>& t
     return absl::StrCat(refusal.reason, ": ", other, " has more than these ", tensors.size());
   }
   const LinkTensor& tensor = tensors[*refusal.tensor];
+  if (tensor.role == LinkRole::kFrozen) {
+    return absl::StrCat("the frozen parameters are not those of ", other,
+                        ": load the same values at all workers before join()");
+  }
   return absl::StrCat(refusal.reason, ": '", tensor.name, "' (", LinkDtypeName(tensor.dtype), " [",
                       absl::StrJoin(tensor.shape, ", "), "]) is not as at ", other);
 }

@@ -112,7 +112,7 @@ StatusOr<LinkTensor> ParseTensor(const Json& json) {
   const auto r = LinkRoleNamed(role);
   if (!r) {
     return absl::InvalidArgumentError(
-        absl::StrCat("role \"", role, "\": one of Parameter, OptimizerState, Buffer, Gradient"));
+        absl::StrCat("role \"", role, "\": one of Parameter, OptimizerState, Buffer, Gradient, Frozen"));
   }
   t.dtype = *d;
   t.role = *r;

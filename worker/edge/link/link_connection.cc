@@ -101,13 +101,19 @@ bool LinkListener::BeginBody(Connection& c) {
   const bool upload = !options_.upload_path.empty() && c.head.first == options_.upload_method &&
                       path == options_.upload_path;
   const uint64_t most = upload ? options_.max_upload : options_.max_body;
-  if (c.head.content_length > most) {
-    Refuse(c, 413, "too_long",
-           absl::StrCat("a body of ", c.head.content_length, " bytes, at most ", most, " here"));
+  const bool too_long = c.head.content_length > most;
+  const std::string too_long_words =
+      absl::StrCat("a body of ", c.head.content_length, " bytes, at most ", most, " here");
+  if (too_long && !upload) {
+    Refuse(c, 413, "too_long", too_long_words);
     return false;
   }
   if (upload) {
     c.upload_left = c.head.content_length;
+    if (too_long) {
+      RefuseUpload(c, 413, "too_long", too_long_words);
+      return true;
+    }
     if (upload_busy_) {
       RefuseUpload(c, 503, "upload_busy", "another upload is under way");
       return true;

@@ -102,6 +102,7 @@ struct LinkCounters {
   StreamProgress leases = {};
   uint64_t gathered = 0;  // samples of the gradient of the next step
   uint64_t step = 0;      // averaging that its parameters are of, where gradients are averaged
+  uint64_t order = 0;     // hash of the first batches that it drew; 0: not known
   double stall_seconds = 0;
   double loss = 0;                        // NaN: not known
   std::map<std::string, double> metrics;  // by the names the trainer registered; NaN left out

@@ -368,6 +368,7 @@ LinkCounters LinkServer::Impl::ReadCounters() {
   out.waits_for_agent = c.hold.value.load(std::memory_order_acquire) != 0 ||
                         (blocking && !answered) || out.leases.waits || has_share;
   out.stall_seconds = static_cast<double>(c.stall_ns.value.load(std::memory_order_relaxed)) * 1e-9;
+  out.order = c.order.value.load(std::memory_order_relaxed);
   out.loss = c.progress.loss.load(std::memory_order_relaxed);
   // A trainer that writes the slots overrides what was told by POST /v1/progress.
   out.metrics = told.metrics;

@@ -33,7 +33,9 @@ struct LinkServerOptions {
   uint64_t seed = 0;                                     // job-wide: first parameters come from it
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
-  uint64_t max_opaque_bytes = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
+  // Of the trainer's opaque state. It lies in `dir`, whose room is the real bound: this one keeps
+  // its list of parts small at a joiner (StateFetchOptions::max_opaque).
+  uint64_t max_opaque_bytes = 64ULL << 30;
   bool gradients = false;                  // only trainers that hand over gradients are taken
   bool needs_units = false;                // a trainer without unit groups is refused
   double hang_after = 0;  // told to the trainer: seconds without a step that are a hang; 0: never

@@ -33,6 +33,7 @@ void ResetTrainerWords(LinkControl& c) {
   c.applied.value.store(0, std::memory_order_release);
   c.stop_acknowledged.value.store(0, std::memory_order_relaxed);
   c.stall_ns.value.store(0, std::memory_order_relaxed);
+  c.order.value.store(0, std::memory_order_relaxed);
   // It trains the whole model, and what was written for the old one is none of its.
   c.index_taken.value.store(c.index_version.value.load(std::memory_order_relaxed),
                             std::memory_order_relaxed);

@@ -53,6 +53,13 @@ TEST(TableMarksTest, TheRefusalNamesTheTensorAndTheOther) {
             "another tensor table: 'b' (float32 [4, 2]) is not as at job-0-1");
   EXPECT_EQ(InWords({"another tensor table", "", 2}, mine),
             "another tensor table: another worker has more than these 2");
+  auto frozen = Tensor("frozen.00ff", {});
+  frozen.role = LinkRole::kFrozen;
+  const auto adapter = Table({Tensor("a", {3}), frozen});
+  EXPECT_FALSE(adapter[1].shared());
+  EXPECT_EQ(InWords({"another tensor table", "job-0-1", 1}, adapter),
+            "the frozen parameters are not those of job-0-1: load the same values at all workers "
+            "before join()");
   EXPECT_EQ(InWords({"the job is over", "job-0-1", std::nullopt}, mine), "the job is over");
 }
 

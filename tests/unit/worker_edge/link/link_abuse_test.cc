@@ -335,6 +335,22 @@ TEST_F(LinkAbuse, ATrainerWhoseStateFindsNoRoomKeepsItsPlace) {
       << "with space again all is well";
 }
 
+TEST_F(LinkAbuse, ATrainerWhoseStateIsTooLongKeepsItsPlace) {
+  StartServer();
+  HttpClient trainer = Http();
+  ASSERT_EQ(trainer.Do("POST", "/v1/register", kRegister, Seconds(20))->code, 200);
+  Expect<link::TrainerRegistered>();
+  const std::string state((1 << 20) + 1, 'x');  // a byte above the fixture's limit
+  const auto reply = trainer.Do("PUT", "/v1/opaque?sequence=1", state, Seconds(20));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->code, 413);
+  EXPECT_THAT(reply->body, HasSubstr("a body of 1048577 bytes, at most 1048576 here"));
+  EXPECT_EQ(Refused("too_long"), 1);
+  EXPECT_TRUE(trainer.alive());
+  EXPECT_THAT(trainer.Do("GET", "/v1/state", "", Seconds(20))->body,
+              HasSubstr("\"connected\":true"));
+}
+
 TEST_F(LinkAbuse, AFolderThatIsNotInMemoryIsRefused) {
   LinkServerOptions options;
   options.dir = "/";  // a disk on every machine that runs tests; where it is not, nothing to see
