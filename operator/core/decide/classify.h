@@ -42,6 +42,16 @@ WallTime GivenUpAt(const NodeFacts& node, WallTime nodes_heard_since, Duration t
 // When a pod is judged at the latest whose trainer has ended and whose agent has not yet said why.
 std::optional<WallTime> JudgedAt(const PodFacts& pod);
 
+// Its trainer has ended well, and a container beside it keeps kubelet from ending the agent: the
+// agent still answers, and is asked.
+bool AwaitsWords(const PodFacts& pod);
+
+// It has awaited words for long enough: it is deleted, so that its agent ends and leaves them.
+bool MustSpeak(const PodFacts& pod, WallTime now);
+
+// Its trainer had ended well so long before the pod was deleted that the deletion is no cause.
+bool EndedByItself(const PodFacts& pod);
+
 // True when nothing of the pod runs any more, as far as anybody knows.
 bool HasEnded(const PodFacts& pod);
 

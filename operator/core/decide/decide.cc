@@ -45,6 +45,8 @@ const std::string& PodFacts::Annotation(std::string_view key) const {
   return it == annotations.end() ? kNone : it->second;
 }
 
+std::string NoticeName(const std::string& pod) { return pod + "/notice"; }
+
 std::string PodName(std::string_view job, int index, int incarnation) {
   return std::string(job) + "-" + std::to_string(index) + "-" + std::to_string(incarnation);
 }
@@ -61,7 +63,9 @@ Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptio
   for (const PodFacts& pod : in.pods) {
     const auto it = in.nodes.find(pod.node);
     const NodeFacts* node = it == in.nodes.end() ? nullptr : &it->second;
-    workers.push_back({&pod, node, Classify(pod, node, context), pod.deleted.has_value()});
+    Worker worker{&pod, node, Classify(pod, node, context), pod.deleted.has_value()};
+    worker.speaking = worker.going && worker.verdict.fate == Fate::kAlive && !Counted(pod.name);
+    workers.push_back(worker);
   }
   // ScaleDown relies on this order: of two workers of an index it keeps the first.
   std::sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
@@ -148,6 +152,25 @@ void SayWhatTravelsInTheClear(Decision& d) {
   d.Set(ConditionType::kTensorsInTheClear, true, reason::kTlsDisabled, std::string(kInTheClear));
 }
 
+// Of an index that was scaled away, once its pod is gone and counted, one number is kept for all:
+// names are never used twice, whatever the job grows to again.
+void ForgetScaledAway(Decision& d) {
+  std::map<int, int>& known = d.status.incarnations;
+  std::set<int> here;
+  for (const Worker& worker : d.workers) here.insert(worker.pod->index);
+  for (auto it = known.lower_bound(d.spec().replicas); it != known.end();) {
+    const auto [index, highest] = *it;
+    const std::string last = PodName(d.in.job.name, index, highest);
+    if (here.contains(index) || (highest > 0 && !d.Counted(last))) {
+      ++it;
+      continue;
+    }
+    d.status.incarnation_floor = std::max(d.status.incarnation_floor, highest);
+    d.status.retry.erase(index);
+    it = known.erase(it);
+  }
+}
+
 // Who was to go and may stay after all, because the spec changed before it was deleted: its end is
 // still to come. What peers report is judged anew each time and counted once (policy_reports.cc).
 void ForgetSpared(Decision& d) {
@@ -171,6 +194,7 @@ void Begin(Decision& d) {
     int& highest = d.status.incarnations[worker.pod->index];
     highest = std::max(highest, worker.pod->incarnation);
   }
+  ForgetScaledAway(d);
   // The last name of an index is remembered until another is given: see CountVanished.
   std::set<std::string> last;
   // A finished job makes no more pods, so no name of it can be missed.
@@ -178,8 +202,11 @@ void Begin(Decision& d) {
     for (const auto& [index, incarnation] : d.status.incarnations)
       last.insert(PodName(d.in.job.name, index, incarnation));
   }
-  std::erase_if(d.status.counted,
-                [&](const std::string& name) { return !present.count(name) && !last.count(name); });
+  std::erase_if(d.status.counted, [&](const std::string& name) {
+    const std::string pod = name.substr(0, name.find('/'));  // NoticeName
+    return !present.count(pod) && !last.count(pod);
+  });
+  std::erase_if(d.status.avoided, [&](const AvoidedNode& one) { return d.now >= one.until; });
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
   SayWhetherAccepted(d);
@@ -187,6 +214,13 @@ void Begin(Decision& d) {
 }
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {
+  // The garbage collector takes what a job owned, or sets it free (--cascade=orphan). Controllers
+  // of Kubernetes leave what belongs to a deleted object alone.
+  if (snapshot.job.deleting) {
+    Plan nothing;
+    nothing.status = snapshot.status;
+    return nothing;
+  }
   Decision decision(snapshot, now, options);
   for (const Policy policy : kChain) policy(decision);
   // After the chain, because only then it is known which workers stay.

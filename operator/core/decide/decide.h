@@ -20,6 +20,8 @@ struct DecideOptions {
   // Between two tries of one worker index whose trainer failed: batch/v1's 10 s to 10 min. Local
   // mode is impatient: half a second to ten.
   Backoff crash_backoff{Seconds(10), Seconds(600), 2.0, 0.2};
+  // Between two tries of one worker index whose pods the platform took before they ran.
+  Backoff disruption_backoff{Seconds(1), Seconds(60), 2.0, 0.2};
   // Between two creates after the API server refused one.
   Backoff refusal_backoff{Seconds(1), Seconds(60), 2.0, 0.2};
   // A worker that has been Ready so long has recovered: its row of failures is forgotten.

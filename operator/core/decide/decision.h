@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "operator/core/decide/classify.h"
 #include "operator/core/decide/decide.h"
 
@@ -20,8 +21,7 @@ enum class Mode {
   kWorking,    // keep `replicas` workers training
   kFinishing,  // the target is met: let workers end, create none
   kSuspended,  // no pods
-  kFinished,   // succeeded or failed: clean up
-  kDeleting    // the object is going: no pods
+  kFinished    // succeeded or failed: clean up
 };
 
 struct Worker {
@@ -29,6 +29,9 @@ struct Worker {
   const NodeFacts* node;  // nullptr: not placed, or gone
   Verdict verdict;
   bool going = false;  // deleted before or by this plan
+  // Deleted for its last words, which say whether its trainer's good end was the job's: until then
+  // its index is not free.
+  bool speaking = false;
 
   bool alive() const { return !going && verdict.fate == Fate::kAlive; }
 };
@@ -45,6 +48,7 @@ struct Decision {
   Mode mode = Mode::kWorking;
   std::vector<Worker> workers;  // by index, then incarnation
   TrainingJobStatus status;     // as it will be
+  std::set<int> unheard;        // indices whose last pod is asked for: it may be there
   Progress told;                // by agents that were asked and by those that ended
   Plan plan;
   // Set by a policy that found the job to have failed: reason and message.
@@ -61,6 +65,21 @@ struct Decision {
   bool Counted(const std::string& pod) const;
   void Count(const std::string& pod);
 };
+
+// Under it a status counts that the disruption of a notice to `pod` is counted: no pod has it.
+std::string NoticeName(const std::string& pod);
+// Deterministic jitter: one job's workers that fall together do not come back together, and the
+// same snapshot still gives the same plan.
+Rng RngFor(const Decision& d, const std::string& pod);
+
+// Of CountEnds: a worker that the platform took, and those that are there no more.
+void Disrupted(Decision& d, const Worker& worker);
+void CountVanished(Decision& d);
+
+// Of WriteConditions. Why workers that run do not train, as reason and message, once they have for
+// half a minute; and that it is looked at again then.
+std::optional<std::pair<std::string_view, std::string>> WhyNobodySteps(const Decision& d);
+void LookAtStarts(Decision& d);
 
 // In the order in which Decide calls them.
 void Begin(Decision& d);            // observedGeneration, start time, what is forgotten

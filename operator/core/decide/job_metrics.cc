@@ -19,8 +19,9 @@ const std::vector<double> kHealing = {.1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 12
 const std::vector<double> kNotice = {5, 10, 15, 20, 25, 30, 60, 90, 120, 300};
 
 constexpr std::array kDisruptions = {
-    reason::kNodeGone,   reason::kNodeMarked,   reason::kNodeNotReady,     reason::kEvicted,
-    reason::kPodDeleted, reason::kAgentCrashed, reason::kPeersReportedDead};
+    reason::kNodeGone,   reason::kNodeMarked,    reason::kNodeNotReady,
+    reason::kEvicted,    reason::kRefusedByNode, reason::kContainerLost,
+    reason::kPodDeleted, reason::kAgentCrashed,  reason::kPeersReportedDead};
 
 MetricLabels With(MetricLabels labels, std::string_view name, std::string_view value) {
   labels.emplace(name, value);

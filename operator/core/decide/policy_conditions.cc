@@ -39,6 +39,30 @@ std::string LastFailure(const Decision& d) {
   return "; last " + note.worker + " " + note.reason + (line.empty() ? "" : ": " + line);
 }
 
+std::string WhyItBacksOff(const Decision& d, int index, const RetryState& retry) {
+  const std::string worker = "worker " + std::to_string(index);
+  if (retry.failures > 0) {
+    return worker + " failed " + std::to_string(retry.failures) + " times" + LastFailure(d);
+  }
+  std::string text =
+      worker + " was taken " + std::to_string(retry.disruptions) + " times before it ran";
+  if (d.status.last_refusal) {
+    const RefusalNote& note = *d.status.last_refusal;
+    text += "; last " + note.worker + " was refused by node " + note.node + ": " + note.message;
+  }
+  return text;
+}
+
+// A quota or a LimitRange may refuse the agent's container, which the user has not written. A
+// LimitRange names none. Source: kubernetes plugin/pkg/admission/{resourcequota,limitranger}.
+std::string WithHelp(const std::string& refusal) {
+  const bool of_agent = refusal.find(kAgentContainer) != std::string::npos ||
+                        refusal.find(" per Container is ") != std::string::npos ||
+                        refusal.find(" ratio per Container ") != std::string::npos;
+  if (!of_agent) return refusal;
+  return refusal + "; spec.agent.resources says what the agent's container asks for";
+}
+
 // The first cause, in the order in which a person would want to know it.
 std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   if (d.in.obstacle) return {d.in.obstacle->reason, d.in.obstacle->message};
@@ -51,12 +75,13 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   if (d.in.refusal) {
     for (const std::string_view known :
          {reason::kQuota, reason::kForbidden, reason::kInvalidTemplate}) {
-      if (d.in.refusal->reason == known) return {known, d.in.refusal->message};
+      if (d.in.refusal->reason == known) return {known, WithHelp(d.in.refusal->message)};
     }
-    return {reason::kCannotCreate, d.in.refusal->message};
+    return {reason::kCannotCreate, WithHelp(d.in.refusal->message)};
   }
-  for (const std::string_view known : {reason::kImagePull, reason::kCannotStart,
-                                       reason::kNoSpotCapacity, reason::kUnschedulable}) {
+  for (const std::string_view known :
+       {reason::kImagePull, reason::kCannotStart, reason::kInitContainer, reason::kNoSpotCapacity,
+        reason::kUnschedulable, reason::kSchedulingGated}) {
     for (const Worker& worker : d.workers) {
       if (worker.alive() && worker.pod->waiting_reason == known) {
         return {known, worker.pod->name + ": " + worker.pod->waiting_message};
@@ -65,11 +90,10 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   }
   for (const auto& [index, retry] : d.status.retry) {
     if (index < d.spec().replicas && d.now < retry.not_before) {
-      const std::string last = LastFailure(d);
-      return {reason::kBackingOff, "worker " + std::to_string(index) + " failed " +
-                                       std::to_string(retry.failures) + " times" + last};
+      return {reason::kBackingOff, WhyItBacksOff(d, index, retry)};
     }
   }
+  if (auto cause = WhyNobodySteps(d)) return *std::move(cause);
   return {d.status.running_time ? reason::kReplacing : reason::kWorkersStarting, OfWanted(d)};
 }
 
@@ -89,7 +113,8 @@ bool AnyStarts(const Decision& d) {
 // worker. Until that is known the screen stays as it was.
 bool AwaitsLastWords(const Decision& d) {
   return std::any_of(d.workers.begin(), d.workers.end(), [](const Worker& worker) {
-    return worker.alive() && worker.pod->trainer && worker.pod->trainer->exit_code == 0;
+    return (worker.alive() || worker.speaking) && worker.pod->trainer &&
+           worker.pod->trainer->exit_code == 0;
   });
 }
 
@@ -111,6 +136,7 @@ void SetWorking(Decision& d) {
     d.Set(ConditionType::kDegraded, false, reason::kAllWorkersReady, "");
     return;
   }
+  LookAtStarts(d);
   auto [why, message] = BlockingCause(d);
   const Condition* before = d.in.status.Find(ConditionType::kDegraded);
   const bool news = before == nullptr || before->reason != why;
@@ -160,7 +186,7 @@ void TakeProgress(Decision& d) {
 void WriteConditions(Decision& d) {
   CountWorkers(d);
   TakeProgress(d);
-  if (d.mode == Mode::kFinished || d.mode == Mode::kDeleting || d.mode == Mode::kSuspended) {
+  if (d.mode == Mode::kFinished || d.mode == Mode::kSuspended) {
     const std::string_view why =
         d.mode == Mode::kSuspended ? reason::kSuspendedByUser : reason::kFinished;
     d.Set(ConditionType::kRunning, false, why, "");

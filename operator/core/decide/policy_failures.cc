@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <set>
 
 #include "base/digest.h"
-#include "base/rng.h"
 #include "operator/core/decide/decision.h"
 #include "operator/core/job/failure_text.h"
 
@@ -13,19 +11,12 @@ namespace {
 constexpr int kBusError = 135;      // 128 + SIGBUS
 constexpr size_t kMaxRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
 
-// Deterministic jitter: one job's workers that fall together do not come back together, and the
-// same snapshot still gives the same plan.
-Rng RngFor(const Decision& d, const std::string& pod) {
-  return Rng(ContentHash(AsBytes(d.in.job.uid), 0)).Fork(pod);
-}
-
-void Disrupted(Decision& d, const Worker& worker) {
-  // A pod that was told to leave has been counted when it was told.
-  if (!worker.pod->Annotation(kNoticeAnnotation).empty()) return;
-  ++d.status.disruptions;
-  ++d.status.disruptions_by_reason[std::string(worker.verdict.reason)];
-  d.status.last_disruption = d.now;
-  d.Say(worker.verdict.reason, worker.pod->name + " was taken by the platform");
+// The container whose end it was; nullptr: none had one.
+const ContainerEnd* EndOf(const PodFacts& pod) {
+  for (const auto* end : {&pod.trainer, &pod.init, &pod.agent}) {
+    if (*end) return &**end;
+  }
+  return nullptr;
 }
 
 void BackOff(Decision& d, const Worker& worker, FailureAction action) {
@@ -39,22 +30,37 @@ void BackOff(Decision& d, const Worker& worker, FailureAction action) {
   retry.not_before = d.now + Microseconds(wait);
 }
 
-// `line`: of the trainer's last words, the one that says why; empty: none.
+std::string HowItEnded(const PodFacts& pod) {
+  if (pod.trainer) {
+    const int code = pod.trainer->exit_code;
+    const std::string text = ", the trainer ended with exit code " + std::to_string(code);
+    if (code != kBusError) return text;
+    return text +
+           " (a bus error: often /dev/shm is full; a pod's holds 64 MiB unless the template "
+           "mounts an emptyDir with medium Memory there)";
+  }
+  if (pod.init) {
+    return ", init container " + pod.init_name + " ended with exit code " +
+           std::to_string(pod.init->exit_code);
+  }
+  if (!pod.agent) return "";
+  return ", the agent ended with exit code " + std::to_string(pod.agent->exit_code);
+}
+
+// `line`: of the last words, the one that says why; empty: none.
 std::string Describe(const Worker& worker, const std::string& line) {
   const PodFacts& pod = *worker.pod;
-  std::string text = pod.name + ": " + std::string(worker.verdict.reason);
-  if (pod.trainer) {
-    text += ", the trainer ended with exit code " + std::to_string(pod.trainer->exit_code);
-    if (pod.trainer->exit_code == kBusError) {
-      text +=
-          " (a bus error: often /dev/shm is full; a pod's holds 64 MiB unless the template "
-          "mounts an emptyDir with medium Memory there)";
-    }
-    if (!line.empty()) text += ": " + line;
-  } else if (pod.agent) {
-    text += ", the agent ended with exit code " + std::to_string(pod.agent->exit_code);
-  }
-  return text;
+  std::string text = pod.name + ": " + std::string(worker.verdict.reason) + HowItEnded(pod);
+  if (!pod.status_reason.empty()) text += ", kubelet says " + pod.status_reason;
+  return line.empty() ? text : text + ": " + line;
+}
+
+// What says why it ended; kubelet's word of the whole pod first: of a container that it killed the
+// log does not know why.
+std::string LastOutput(const PodFacts& pod) {
+  if (!pod.status_message.empty()) return ShownOutput(pod.status_message, kMaxOutputInStatus);
+  const ContainerEnd* end = EndOf(pod);
+  return end != nullptr ? ShownOutput(end->output, kMaxOutputInStatus) : pod.waiting_message;
 }
 
 // A failure counts towards backoffLimit once a wave: the failure of a pod that was started before
@@ -66,11 +72,10 @@ bool NewWave(const Decision& d, const PodFacts& pod) {
 
 void Failed(Decision& d, const Worker& worker) {
   const PodFacts& pod = *worker.pod;
-  const ContainerEnd* end = pod.trainer ? &*pod.trainer : pod.agent ? &*pod.agent : nullptr;
+  const ContainerEnd* end = EndOf(pod);
   ++d.status.failures;
-  d.status.last_failure =
-      FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
-                  end ? ShownOutput(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
+  d.status.last_failure = FailureNote{pod.name, std::string(worker.verdict.reason),
+                                      end ? end->exit_code : 0, LastOutput(pod), d.now};
   const std::string described =
       Describe(worker, FailureLine(worker.verdict.reason, d.status.last_failure->output));
   // A rule decides only whether the failure counts. The user sees each one, and each one backs off.
@@ -91,28 +96,14 @@ void Failed(Decision& d, const Worker& worker) {
   }
 }
 
-// A pod that was there, was not seen to end and is there no more: deleted by force, or deleted
-// while no operator looked. Of each index only the last one can be: an earlier one ended before.
-void CountVanished(Decision& d) {
-  std::set<std::string_view> present;
-  for (const Worker& worker : d.workers) present.insert(worker.pod->name);
-  for (const auto& [index, incarnation] : d.status.incarnations) {
-    // Zero means that no worker of this index was ever made.
-    if (incarnation == 0) continue;
-    const std::string name = PodName(d.in.job.name, index, incarnation);
-    if (present.count(name) || d.Counted(name)) continue;
-    d.Count(name);
-    ++d.status.disruptions;
-    ++d.status.disruptions_by_reason[std::string(reason::kPodDeleted)];
-    d.status.last_disruption = d.now;
-    d.Say(reason::kPodDeleted, name + " has vanished");
-  }
-}
-
 }  // namespace
 
+Rng RngFor(const Decision& d, const std::string& pod) {
+  return Rng(ContentHash(AsBytes(d.in.job.uid), 0)).Fork(pod);
+}
+
 void CountEnds(Decision& d) {
-  const bool over = d.in.status.finished() || d.in.job.deleting;
+  const bool over = d.in.status.finished();
   if (!over) CountVanished(d);
   for (const Worker& worker : d.workers) {
     const PodFacts& pod = *worker.pod;

@@ -49,14 +49,24 @@ void JudgeTarget(Decision& d) {
 }
 
 void JudgeSuccess(Decision& d) {
-  const size_t done = d.status.succeeded.size();
-  if (d.spec().success == SuccessCriterion::kAnySucceeded && done > 0) {
+  // An index that was scaled away is no part of the job any more.
+  const std::vector<int>& indices = d.status.succeeded;
+  const auto done = static_cast<size_t>(
+      std::lower_bound(indices.begin(), indices.end(), d.spec().replicas) - indices.begin());
+  if (d.spec().success == SuccessCriterion::kAnySucceeded && !indices.empty()) {
     Succeed(d, reason::kAnySucceeded, "a worker succeeded");
   } else if (d.spec().success == SuccessCriterion::kAllSucceeded && d.spec().replicas > 0 &&
              done >= static_cast<size_t>(d.spec().replicas)) {
     // Zero replicas have done nothing that could succeed.
     Succeed(d, reason::kAllSucceeded, "every worker succeeded");
   }
+}
+
+// ": what has kept it from training"; empty: nobody knows.
+std::string WhyNot(const Decision& d) {
+  const Condition* degraded = d.in.status.Find(ConditionType::kDegraded);
+  if (degraded == nullptr || !degraded->on || degraded->message.empty()) return {};
+  return ": " + degraded->reason + ", " + degraded->message;
 }
 
 void JudgeFailure(Decision& d) {
@@ -70,7 +80,7 @@ void JudgeFailure(Decision& d) {
   } else if (!d.status.running_time && Passed(d, d.status.start_time, run.start_deadline)) {
     Fail(d, reason::kStartDeadlineExceeded,
          "no worker trained within startDeadlineSeconds " +
-             std::to_string(static_cast<int64_t>(run.start_deadline->seconds())));
+             std::to_string(static_cast<int64_t>(run.start_deadline->seconds())) + WhyNot(d));
   }
 }
 
@@ -91,10 +101,6 @@ void Suspend(Decision& d) {
 }  // namespace
 
 void JudgeJob(Decision& d) {
-  if (d.in.job.deleting) {
-    d.mode = Mode::kDeleting;
-    return;
-  }
   if (d.in.status.finished()) {
     d.mode = Mode::kFinished;
     if (Passed(d, d.status.completion_time, d.spec().run.ttl_after_finished))

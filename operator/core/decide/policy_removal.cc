@@ -32,11 +32,22 @@ void RemoveMarked(Decision& d, Worker& worker) {
   d.Delete(worker, reason::kNoticeExpires, std::min(left, d.spec().disruption.grace));
 }
 
+// When a node counts as gone, with its kubelet; infinite: it is there, as far as anybody knows.
+WallTime GoneAt(const Decision& d, const Worker& worker) {
+  if (worker.pod->node.empty()) return WallTime::Infinite();  // no kubelet holds it
+  if (worker.node == nullptr) return d.now;
+  if (!worker.node->not_ready_since) return WallTime::Infinite();
+  return GivenUpAt(*worker.node, d.in.nodes_heard_since, d.spec().disruption.tolerated_unreachable);
+}
+
+// Where the kubelet is gone, the API server would keep the pod for ever. A kubelet that is there
+// ends it: a slow unmount or a core dump takes its time, and the machine is not free before.
 void RemoveStuck(Decision& d, const Worker& worker) {
-  if (!worker.pod->deleted) return;
-  // Where the kubelet is gone, the API server would keep the pod for ever.
+  // A grace of zero is a force. What still holds the pod then is a finalizer of somebody's.
+  if (!worker.pod->deleted || worker.pod->grace == Duration()) return;
   const WallTime due =
-      *worker.pod->deleted + worker.pod->grace + d.spec().disruption.force_delete_after;
+      std::max(*worker.pod->deleted + worker.pod->grace + d.spec().disruption.force_delete_after,
+               GoneAt(d, worker));
   if (d.now < due) {
     d.WakeAt(due);
     return;
@@ -57,8 +68,14 @@ bool HasNothingToHandIn(const Decision& d, const PodFacts& pod) {
 void RemoveWorking(Decision& d, Worker& worker) {
   switch (worker.verdict.fate) {
     case Fate::kAlive:
-      if (d.mode == Mode::kFinishing && HasNothingToHandIn(d, *worker.pod))
+      if (d.mode == Mode::kFinishing && HasNothingToHandIn(d, *worker.pod)) {
         d.Delete(worker, reason::kJobFinished);
+      } else if (MustSpeak(*worker.pod, d.now)) {
+        // Not counted: its end is judged by what it says.
+        d.plan.deletes.push_back(
+            {worker.pod->name, worker.pod->uid, std::nullopt, reason::kLastWords});
+        worker.going = worker.speaking = true;
+      }
       return;
     case Fate::kMarked:
       RemoveMarked(d, worker);
@@ -77,7 +94,7 @@ void RemoveWorking(Decision& d, Worker& worker) {
 }
 
 bool MustGo(const Decision& d, const Worker& worker) {
-  if (d.mode == Mode::kSuspended || d.mode == Mode::kDeleting) return true;
+  if (d.mode == Mode::kSuspended) return true;
   if (d.mode != Mode::kFinished) return false;
   // Pods that cleanPodPolicy kept go with their job at the latest.
   if (d.plan.delete_job) return true;
@@ -95,9 +112,13 @@ void SendNotices(Decision& d) {
     const std::string& told = pod.Annotation(kNoticeAnnotation);
     if (worker.verdict.fate == Fate::kMarked) {
       const std::string text = NoticeText(*worker.node->mark);
-      if (told == text) continue;
-      d.plan.annotations.push_back({pod.name, pod.uid, kNoticeAnnotation, text, reason::kNotice});
-      if (!told.empty()) continue;  // the deadline moved: the same disruption
+      if (told != text) {
+        d.plan.annotations.push_back({pod.name, pod.uid, kNoticeAnnotation, text, reason::kNotice});
+      }
+      // Once a notice, also where its deadline moves, and where the status that counted it was
+      // never written.
+      if (d.Counted(NoticeName(pod.name))) continue;
+      d.Count(NoticeName(pod.name));
       ++d.status.disruptions;
       ++d.status.disruptions_by_reason[std::string(reason::kNodeMarked)];
       d.status.last_disruption = d.now;
@@ -107,6 +128,7 @@ void SendNotices(Decision& d) {
       d.plan.annotations.push_back(
           {pod.name, pod.uid, kNoticeAnnotation, "", reason::kNoticeWithdrawn});
       d.Say(reason::kNoticeWithdrawn, pod.name + " may stay: the mark on its node is gone");
+      std::erase(d.status.counted, NoticeName(pod.name));  // the next one counts
     }
   }
 }
@@ -116,9 +138,8 @@ void RemovePods(Decision& d) {
     if (worker.going) {
       RemoveStuck(d, worker);
     } else if (MustGo(d, worker)) {
-      d.Delete(worker, d.mode == Mode::kDeleting    ? reason::kJobDeleted
-                       : d.mode == Mode::kSuspended ? reason::kSuspendedByUser
-                                                    : reason::kJobFinished);
+      d.Delete(worker,
+               d.mode == Mode::kSuspended ? reason::kSuspendedByUser : reason::kJobFinished);
     } else if (d.mode == Mode::kWorking || d.mode == Mode::kFinishing) {
       RemoveWorking(d, worker);
     }

@@ -9,6 +9,7 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr Duration kObstacleAgain = Seconds(5);  // between looks at whether it has gone
+constexpr Duration kRoomAgain = Seconds(2);      // between looks at whether a quota has room again
 
 bool IsSpot(const Worker& worker) { return worker.pod->capacity == CapacityType::kSpot; }
 
@@ -54,11 +55,28 @@ int FallbackAllowed(Decision& d) {
   return std::max(0, capacity.fallback_max_on_demand - used);
 }
 
+std::vector<std::string> Avoided(const Decision& d) {
+  std::vector<std::string> nodes;
+  for (const AvoidedNode& one : d.status.avoided) nodes.push_back(one.node);
+  return nodes;
+}
+
 struct Creator {
   Decision& d;
   int on_demand_missing;
   const std::string config;
   const std::string seeds;
+
+  int NextIncarnation(int index) {
+    const int floor = d.status.incarnation_floor;
+    int& highest = d.status.incarnations[index];
+    if (highest == 0 && floor > 0) {
+      // It was scaled away once. That name is not missed if the create fails (reconciler.cc).
+      highest = floor;
+      d.Count(PodName(d.in.job.name, index, floor));
+    }
+    return ++highest;
+  }
 
   void Create(int index, std::optional<CapacityType> forced, std::string_view why) {
     CapacityType capacity = d.spec().capacity.type;
@@ -68,10 +86,10 @@ struct Creator {
       capacity = CapacityType::kOnDemand;
       --on_demand_missing;
     }
-    const int incarnation = ++d.status.incarnations[index];
+    const int incarnation = NextIncarnation(index);
     d.plan.creates.push_back({PodName(d.in.job.name, index, incarnation), index, incarnation,
                               capacity, seeds, config, why, d.in.suspect_nodes,
-                              d.status.agent_image});
+                              d.status.agent_image, Avoided(d)});
   }
 };
 
@@ -96,6 +114,11 @@ bool Refused(Decision& d) {
   const WallTime due = d.in.refusal->at + d.options.refusal_backoff.Delay(
                                               std::max(0, d.in.refusal->attempts - 1), rng);
   if (d.now >= due) return false;
+  if (d.in.refusal->reason == reason::kQuota) {
+    if (d.in.pod_gone_at && *d.in.pod_gone_at > d.in.refusal->at) return false;
+    // Another job's pod may go, of which this job is not told.
+    d.WakeAt(std::min(due, d.now + kRoomAgain));
+  }
   d.WakeAt(due);
   return true;
 }
@@ -121,9 +144,9 @@ std::set<int> JustTold(Decision& d) {
 }
 
 std::set<int> LiveIndices(const Decision& d) {
-  std::set<int> live;
+  std::set<int> live = d.unheard;
   for (const Worker& worker : d.workers) {
-    if (worker.alive()) live.insert(worker.pod->index);
+    if (worker.alive() || worker.speaking) live.insert(worker.pod->index);
   }
   return live;
 }
@@ -179,10 +202,11 @@ void CreateMissing(Decision& d) {
       continue;
     }
     const bool first = d.status.incarnations[index] == 0;
+    const bool failed = retry != d.status.retry.end() && retry->second.failures > 0;
     creator.Create(index, std::nullopt,
-                   first                           ? reason::kFirstWorker
-                   : retry != d.status.retry.end() ? reason::kRetry
-                                                   : reason::kReplacement);
+                   first    ? reason::kFirstWorker
+                   : failed ? reason::kRetry
+                            : reason::kReplacement);
   }
 }
 

@@ -46,6 +46,13 @@ inline constexpr std::string_view kReplacing = "Replacing";
 inline constexpr std::string_view kBackingOff = "BackingOff";
 inline constexpr std::string_view kNoSpotCapacity = "NoSpotCapacity";
 inline constexpr std::string_view kUnschedulable = "Unschedulable";
+inline constexpr std::string_view kSchedulingGated = "SchedulingGated";
+inline constexpr std::string_view kSignerNotReached = "SignerNotReached";
+inline constexpr std::string_view kTrainerNotConnected = "TrainerNotConnected";
+inline constexpr std::string_view kPeersNotReached = "PeersNotReached";
+inline constexpr std::string_view kStateNotFetched = "StateNotFetched";
+inline constexpr std::string_view kVolumeNotReady = "VolumeNotReady";
+inline constexpr std::string_view kNoStep = "NoStep";
 inline constexpr std::string_view kImagePull = "ImagePull";
 inline constexpr std::string_view kQuota = "Quota";
 inline constexpr std::string_view kForbidden = "Forbidden";
@@ -79,12 +86,14 @@ inline constexpr std::string_view kNoticeExpires = "NoticeExpires";
 inline constexpr std::string_view kEnded = "Ended";
 inline constexpr std::string_view kStuck = "Stuck";
 inline constexpr std::string_view kJobFinished = "JobFinished";
-inline constexpr std::string_view kJobDeleted = "JobDeleted";
+inline constexpr std::string_view kLastWords = "LastWords";
 // the platform took a worker: disruptions, never failures
 inline constexpr std::string_view kNodeGone = "NodeGone";
 inline constexpr std::string_view kNodeMarked = "NodeMarked";
 inline constexpr std::string_view kNodeNotReady = "NodeNotReady";
 inline constexpr std::string_view kEvicted = "Evicted";
+inline constexpr std::string_view kRefusedByNode = "RefusedByNode";
+inline constexpr std::string_view kContainerLost = "ContainerLost";
 inline constexpr std::string_view kPodDeleted = "PodDeleted";
 inline constexpr std::string_view kAgentCrashed = "AgentCrashed";
 inline constexpr std::string_view kPeersReportedDead = "PeersReportedDead";
@@ -95,6 +104,8 @@ inline constexpr std::string_view kTrainerHung = "TrainerHung";
 inline constexpr std::string_view kEndedBeforeTarget = "EndedBeforeTarget";
 inline constexpr std::string_view kAgentNeverStarted = "AgentNeverStarted";
 inline constexpr std::string_view kCannotStart = "CannotStart";
+inline constexpr std::string_view kInitContainer = "InitContainer";
+inline constexpr std::string_view kLimitExceeded = "LimitExceeded";
 // a notice, sent or withdrawn
 inline constexpr std::string_view kNotice = "Notice";
 inline constexpr std::string_view kNoticeWithdrawn = "NoticeWithdrawn";
@@ -102,6 +113,9 @@ inline constexpr std::string_view kSeeds = "Seeds";
 inline constexpr std::string_view kConfig = "Config";
 inline constexpr std::string_view kNotifiedAgain = "NotifiedAgain";
 }  // namespace reason
+
+// The container that the operator adds to a worker's pod.
+inline constexpr std::string_view kAgentContainer = "crowdsurf-agent";
 
 // Annotations of a pod; local mode writes the same content as files (docs/local-mode.md).
 inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";

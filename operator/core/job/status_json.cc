@@ -11,6 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxReasons = 64;  // reasons.h has fewer; a status is input when it is read back
+constexpr size_t kMaxAvoidedRead = 64;  // policy_disruptions.cc writes fewer
 
 void PutTime(json& out, const char* name, const std::optional<WallTime>& time) {
   if (time) out[name] = FormatInstant(*time);
@@ -59,6 +60,21 @@ void ReadConditions(const json& in, TrainingJobStatus& status) {
   }
 }
 
+void ReadRefusals(const json& in, TrainingJobStatus& status) {
+  const json* disruptions = Member(&in, "disruptions");
+  if (const json* last = Member(disruptions, "lastRefused"); last != nullptr && last->is_object()) {
+    status.last_refusal =
+        RefusalNote{TextAt(*last, "worker"), TextAt(*last, "node"), TextAt(*last, "message"),
+                    InstantAt(*last, "time").value_or(WallTime())};
+  }
+  Each(in, "avoidedNodes", [&](const json& one) {
+    const auto until = InstantAt(one, "until");
+    const std::string node = TextAt(one, "node");
+    if (!until || node.empty() || status.avoided.size() >= kMaxAvoidedRead) return;
+    status.avoided.push_back({node, *until});
+  });
+}
+
 void ReadCounters(const json& in, TrainingJobStatus& status) {
   if (const json* disruptions = Member(&in, "disruptions")) {
     status.disruptions = NumberAt<uint64_t>(*disruptions, "total", 0);
@@ -72,6 +88,7 @@ void ReadCounters(const json& in, TrainingJobStatus& status) {
       }
     }
   }
+  ReadRefusals(in, status);
   const json* failures = Member(&in, "failures");
   if (failures == nullptr) return;
   status.failures = NumberAt<uint64_t>(*failures, "total", 0);
@@ -98,11 +115,13 @@ void ReadWorkers(const json& in, TrainingJobStatus& status) {
         status.incarnations[IndexOf(key)] = value.get<int>();
     }
   }
+  status.incarnation_floor = std::max(0, NumberAt(in, "incarnationFloor", 0));
   if (const json* map = Member(&in, "retry"); map != nullptr && map->is_object()) {
     for (const auto& [key, value] : map->items()) {
       if (IndexOf(key) < 0) continue;
       status.retry[IndexOf(key)] = {NumberAt(value, "failures", 0),
-                                    InstantAt(value, "notBefore").value_or(WallTime())};
+                                    InstantAt(value, "notBefore").value_or(WallTime()),
+                                    NumberAt(value, "disruptions", 0)};
     }
   }
   if (const json* list = Member(&in, "succeeded"); list != nullptr && list->is_array()) {
@@ -133,6 +152,16 @@ json StatusToJson(const TrainingJobStatus& status) {
   json& disruptions = out["disruptions"] = {{"total", status.disruptions}};
   if (!status.disruptions_by_reason.empty()) disruptions["byReason"] = status.disruptions_by_reason;
   PutTime(disruptions, "lastTime", status.last_disruption);
+  if (status.last_refusal) {
+    const RefusalNote& note = *status.last_refusal;
+    disruptions["lastRefused"] = {{"worker", note.worker},
+                                  {"node", note.node},
+                                  {"message", note.message},
+                                  {"time", FormatInstant(note.at)}};
+  }
+  for (const AvoidedNode& one : status.avoided) {
+    out["avoidedNodes"].push_back({{"node", one.node}, {"until", FormatInstant(one.until)}});
+  }
   json& failures = out["failures"] = {{"total", status.failures}};
   for (const WallTime& time : status.counted_failures) {
     failures["counted"].push_back(FormatInstant(time));
@@ -147,9 +176,11 @@ json StatusToJson(const TrainingJobStatus& status) {
   for (const auto& [index, highest] : status.incarnations) {
     out["incarnations"][std::to_string(index)] = highest;
   }
+  if (status.incarnation_floor > 0) out["incarnationFloor"] = status.incarnation_floor;
   for (const auto& [index, retry] : status.retry) {
-    out["retry"][std::to_string(index)] = {{"failures", retry.failures},
-                                           {"notBefore", FormatInstant(retry.not_before)}};
+    json& shown = out["retry"][std::to_string(index)];
+    shown = {{"failures", retry.failures}, {"notBefore", FormatInstant(retry.not_before)}};
+    if (retry.disruptions > 0) shown["disruptions"] = retry.disruptions;
   }
   if (!status.succeeded.empty()) out["succeeded"] = status.succeeded;
   if (!status.agent_image.empty()) out["agentImage"] = status.agent_image;

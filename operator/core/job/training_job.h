@@ -95,6 +95,7 @@ struct TrainingJobSpec {
 struct RetryState {
   int failures = 0;  // in a row
   WallTime not_before;
+  int disruptions = 0;  // in a row, of pods that the platform took before they ran
   auto operator<=>(const RetryState&) const = default;
 };
 
@@ -107,6 +108,23 @@ struct FailureNote {
   WallTime at;
   auto operator<=>(const FailureNote&) const = default;
 };
+
+// The last worker that a node refused, for people; kubelet's words, cut by policy_disruptions.cc.
+struct RefusalNote {
+  std::string worker;
+  std::string node;
+  std::string message;
+  WallTime at;
+  auto operator<=>(const RefusalNote&) const = default;
+};
+
+// A node that has refused a worker: until then others are preferred.
+struct AvoidedNode {
+  std::string node;
+  WallTime until;
+  auto operator<=>(const AvoidedNode&) const = default;
+};
+
 inline constexpr size_t kMaxOutputInStatus = 4096;  // an object of Kubernetes holds 1.5 MB in all
 
 struct Condition {
@@ -144,15 +162,20 @@ struct TrainingJobStatus {
   uint64_t disruptions = 0;
   std::map<std::string, uint64_t> disruptions_by_reason;  // closed set: reasons.h
   std::optional<WallTime> last_disruption;
+  std::optional<RefusalNote> last_refusal;
+  std::vector<AvoidedNode> avoided;        // by name
   uint64_t failures = 0;                   // all
   std::vector<WallTime> counted_failures;  // those in the window; at most backoffLimit + 1
   std::optional<FailureNote> last_failure;
   std::map<int, int> incarnations;  // index -> highest ever used
+  // The highest ever used by an index that is not in `incarnations`: one that was scaled away.
+  int incarnation_floor = 0;
   std::map<int, RetryState> retry;  // index -> back-off
   std::vector<int> succeeded;       // indices whose trainer ended with 0, sorted
   std::string agent_image;          // of every agent since the job's start; empty: not started
   // Sorted: pods that ended and are counted but not gone yet, and the last name of an index whose
-  // pod is gone or was never made. At most one an index beyond the pods there are.
+  // pod is gone or was never made. At most one an index beyond the pods there are. A pod's notice
+  // that is counted has an entry of its own (decision.h, NoticeName).
   std::vector<std::string> counted;
   std::optional<WallTime> start_time;
   std::optional<WallTime> running_time;      // first worker Ready

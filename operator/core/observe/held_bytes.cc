@@ -39,10 +39,11 @@ size_t HeldBytes(const json& value) {
 size_t HeldBytes(const PodEntry& pod) {
   const PodFacts& facts = pod.facts;
   size_t bytes = sizeof pod + Texts({&pod.job, &pod.job_uid, &pod.http, &facts.name, &facts.uid,
-                                     &facts.node, &facts.status_reason, &facts.disruption_target,
+                                     &facts.node, &facts.status_reason, &facts.status_message,
+                                     &facts.disruption_target, &facts.init_name, &facts.wait,
                                      &facts.waiting_reason, &facts.waiting_message, &facts.address,
                                      &facts.agent_image, &facts.agent_cpu_limit});
-  bytes += Texts(facts.trainer) + Texts(facts.agent);
+  bytes += Texts(facts.trainer) + Texts(facts.agent) + Texts(facts.init);
   for (const PodCondition& one : facts.conditions) {
     bytes += sizeof one + Texts({&one.type, &one.status});
   }

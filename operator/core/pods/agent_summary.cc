@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "operator/core/job/json_path.h"
+#include "operator/core/job/start_cause.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -16,6 +17,8 @@ constexpr size_t kMaxMetrics = 32;    // the link has fewer slots
 constexpr size_t kMaxAxes = 16;       // 64^16 workers
 constexpr size_t kLongestText = 256;  // bytes
 constexpr size_t kLongestStacks = 4096;
+constexpr double kMostMembers = 1e6;              // of a view; a job has 10^5 workers at most
+constexpr char kTargetMetWords[] = "target met";  // an agent's reason to end
 
 double NumberAt(const json* object, std::string_view name, double fallback = 0) {
   const json* value = Member(object, name);
@@ -60,6 +63,14 @@ std::vector<int> AxesAt(const json* object, std::string_view name) {
   return axes;
 }
 
+// What is no cause of the closed set says nothing.
+template <class Said>
+void ReadWait(const json* in, Said& out) {
+  out.waiting_for = ClippedAt(in, "waitingFor");
+  if (!IsWaitingFor(out.waiting_for)) out.waiting_for.clear();
+  if (!out.waiting_for.empty()) out.waiting_seconds = std::max(0.0, NumberAt(in, "waitingSeconds"));
+}
+
 // Sums only grow from zero: a negative one is garbage, and counts as none.
 SummaryAveragings AveragingsAt(const json* in) {
   SummaryAveragings out;
@@ -91,9 +102,10 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
     }
   }
   if (const json* view = Member(in, "view"); view != nullptr && view->is_object()) {
-    out.view = SummaryView{CountAt(view, "epoch"), ClippedAt(view, "hash"),
-                           static_cast<int>(NumberAt(view, "members")), AxesAt(view, "radices"),
-                           FlagAt(view, "branch")};
+    out.view =
+        SummaryView{CountAt(view, "epoch"), ClippedAt(view, "hash"),
+                    static_cast<int>(std::clamp(NumberAt(view, "members"), 0.0, kMostMembers)),
+                    AxesAt(view, "radices"), FlagAt(view, "branch")};
   }
   out.cell = AxesAt(in, "cell");
   out.averaging = CountAt(in, "averaging");
@@ -122,6 +134,29 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.tensors = ClippedAt(trainer, "tensors");
   out.elements = CountAt(trainer, "elements");
   out.order = ClippedAt(trainer, "order");
+  ReadWait(in, out);
+  return out;
+}
+
+std::string WaitOf(const AgentSummary& summary) {
+  // Of a trainer that has registered, the agent waits for its first step.
+  return summary.waiting_for == "trainer" && !summary.tensors.empty() ? "step"
+                                                                      : summary.waiting_for;
+}
+
+std::optional<AgentWords> ParseLastWords(std::string_view text) {
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json* in = &document;
+  AgentWords out;
+  if (!document.is_object()) return std::nullopt;
+  out.reason = ClippedAt(in, "reason");
+  if (out.reason.empty()) return std::nullopt;
+  out.progress.samples = CountAt(in, "samples");
+  out.progress.step = CountAt(in, "step");
+  out.progress.averaging = CountAt(in, "averaging");
+  out.progress.loss = MaybeAt(in, "loss");
+  out.progress.target_met = out.reason == kTargetMetWords;
+  ReadWait(in, out);
   return out;
 }
 

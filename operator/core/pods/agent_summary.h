@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "operator/core/job/training_job.h"
+
 namespace crowdsurf::controller {
 
 struct SummaryView {
@@ -76,7 +78,23 @@ struct AgentSummary {
   std::string order;        // hash of the first batches that its trainer drew; empty: not known
   std::string trouble;      // why its training is not in the averages; empty: it is
   std::string write_error;  // the last checkpoint or model that it could not write; empty: none
+  std::string waiting_for;  // of start_cause.h, as the agent says it; empty: it trains
+  double waiting_seconds = 0;
 };
+
+// Why its worker does not train: the name of a row of start_cause.h; empty: it trains.
+std::string WaitOf(const AgentSummary& summary);
+
+// What an agent leaves behind when it ends, its termination message.
+struct AgentWords {
+  std::string reason;
+  Progress progress;
+  std::string waiting_for;  // as above
+  double waiting_seconds = 0;
+};
+
+// nullopt for text that is none.
+std::optional<AgentWords> ParseLastWords(std::string_view text);
 
 // nullopt when `text` is not a JSON object.
 std::optional<AgentSummary> ParseSummary(std::string_view text);

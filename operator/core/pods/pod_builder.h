@@ -18,7 +18,6 @@
 
 namespace crowdsurf::controller {
 
-inline constexpr std::string_view kAgentContainer = "crowdsurf-agent";
 inline constexpr std::string_view kJobNameLabel = "crowdsurf.io/job-name";
 inline constexpr std::string_view kJobUidLabel = "crowdsurf.io/job-uid";
 inline constexpr std::string_view kIndexLabel = "crowdsurf.io/worker-index";

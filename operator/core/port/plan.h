@@ -26,6 +26,7 @@ struct CreatePod {
   std::string_view reason;
   std::vector<std::string> avoid_nodes = {};  // a node that died without a word is Ready for 46 s
   std::string agent_image = {};               // empty: the spec's or the operator's
+  std::vector<std::string> other_nodes_first = {};  // these are taken where no other node fits
 };
 
 struct DeletePod {
@@ -56,6 +57,9 @@ struct Plan {
   std::vector<DeletePod> deletes;
   std::vector<AnnotatePod> annotations;
   std::vector<Event> events;
+  // Pods that the status knows and the snapshot lacks, where the snapshot may be behind
+  // (asks_pods): the platform is asked for each, and the job is decided on again then.
+  std::vector<std::string> ask_pods;
   TrainingJobStatus status;
   bool status_changed = false;
   bool delete_job = false;                     // its time to live after the end is over

@@ -44,10 +44,19 @@ struct PodFacts {
   std::optional<WallTime> deleted;  // deletionTimestamp: when it was told to go
   Duration grace;                   // of that deletion
   std::string status_reason;        // pod.status.reason
+  std::string status_message;       // and its message
   std::string disruption_target;    // reason of condition DisruptionTarget=True, else empty
   std::vector<PodCondition> conditions;
   std::optional<ContainerEnd> trainer;  // set once it has ended
   std::optional<ContainerEnd> agent;
+  // The init container of the user's that runs, and since when, or that has ended the pod's start.
+  std::string init_name;
+  std::optional<WallTime> init_since;
+  std::optional<ContainerEnd> init;
+  std::optional<WallTime> started;  // since when its trainer runs; unset once it has trained
+  std::string wait;                 // why it does not train, as its agent says (start_cause.h)
+  // A container beside the trainer, which is no sidecar, has not ended: kubelet keeps the agent up.
+  bool others_run = false;
   std::optional<Progress> last_words;  // what the agent left behind when it ended
   std::string waiting_reason;          // why it is Pending: one of reasons.h, or empty
   std::string waiting_message;
@@ -108,6 +117,11 @@ struct JobSnapshot {
   int64_t accepted_generation = 0;  // whose spec is kept for such a time; 0: none
   TrainingJobStatus status;         // as last written
   std::vector<PodFacts> pods;
+  // The pods come by a watch of their own and may be older than the status, as with a leader that
+  // has just taken over: one that is missing counts as gone only when it was asked for by name and
+  // is in gone_pods. False: what is not in `pods` is gone.
+  bool asks_pods = false;
+  std::set<std::string> gone_pods;
   std::map<std::string, NodeFacts> nodes;  // a pod's node that is not here is gone
   // Since when some node of the cluster is Ready again; infinite while none is. Then it is the
   // control plane that does not hear, no machine is dead because of it, and each gets its full time
@@ -120,6 +134,8 @@ struct JobSnapshot {
   std::vector<std::string> suspect_nodes;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
+  // When a worker's pod last went from the namespace; unset: none has. It makes room in a quota.
+  std::optional<WallTime> pod_gone_at;
   std::optional<Obstacle> obstacle;
   std::string unguarded;  // a guard that an edit asks for and that cannot be: why; empty: none
   WallTime look_again = WallTime::Infinite();  // what failed beside the pods is tried again then

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "operator/core/decide/classify.h"
 #include "operator/core/observe/held_bytes.h"
 #include "operator/edge/kube/kube_cluster.h"
 #include "operator/edge/reconcile/controller_metrics.h"
@@ -258,12 +259,20 @@ std::optional<KubeCluster::AskedAgent> KubeCluster::AgentOf(const std::string& j
   const JobEntry* entry = jobs_.Find(job);
   const auto own = pods_of_.find(job);
   if (entry == nullptr || own == pods_of_.end()) return std::nullopt;
+  // First one whose word decides, then one that trains, then one that may say why it does not.
+  const PodEntry* trains = nullptr;
+  const PodEntry* waits = nullptr;
   for (const std::string& key : own->second) {
     const PodEntry* pod = pods_.Find(key);
     if (pod == nullptr || pod->job_uid != entry->job.uid || pod->http.empty()) continue;
-    if (pod->facts.ready_since && !pod->facts.deleted) return AskedAgent{pod->job_uid, pod->http};
+    const PodFacts& facts = pod->facts;
+    if (facts.deleted) continue;
+    if (AwaitsWords(facts)) return AskedAgent{pod->job_uid, pod->http};
+    if (facts.ready_since && trains == nullptr) trains = pod;
+    if (facts.started && waits == nullptr) waits = pod;
   }
-  return std::nullopt;
+  const PodEntry* asked = trains != nullptr ? trains : waits;
+  return asked == nullptr ? std::nullopt : std::optional(AskedAgent{asked->job_uid, asked->http});
 }
 
 }  // namespace crowdsurf::controller

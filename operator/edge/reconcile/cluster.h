@@ -48,6 +48,9 @@ class Cluster {
                                           const Enough& enough) {
     return OneByOne(notes, enough, [&](const AnnotatePod& note) { return Annotate(note); });
   }
+  // These are missing in the snapshot, and its status knows them: the next ones say of each that it
+  // is there, or that it is gone (gone_pods). Asked for again until then. Must not wait.
+  virtual void AskPods(const TrainingJob& /*job*/, std::span<const std::string> /*names*/) {}
   virtual Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) = 0;
   virtual void Record(const TrainingJob& job, const Event& event) = 0;
   virtual void RecordAll(const TrainingJob& job, std::span<const Event> events) {

@@ -206,6 +206,7 @@ StatusOr<Plan> Reconciler::Turn(const std::string& key, WallTime now) {
     snapshot->untold = untold->second;
   }
   Plan plan = Decide(*snapshot, now, options_);
+  if (!plan.ask_pods.empty()) cluster_.AskPods(snapshot->job, plan.ask_pods);
   Tell(key, plan, now);
   Create(key, snapshot->job, plan, now);
   // Before the deletes: an end that is not written yet must keep its pod.

@@ -38,6 +38,15 @@ PodFacts Ended(int code, std::string why = "", PodPhase phase = PodPhase::kRunni
   return pod;
 }
 
+PodFacts Refused(std::string why) {
+  PodFacts pod;
+  pod.name = "job-0-1";
+  pod.node = "n";
+  pod.phase = PodPhase::kFailed;
+  pod.status_reason = std::move(why);
+  return pod;
+}
+
 PodFacts Deleted(PodFacts pod) {
   pod.deleted = kNow - Seconds(1);
   return pod;
@@ -109,13 +118,62 @@ const std::vector<Case> kCases = {
     {"K2.2: graceful node shutdown",
      With(Ended(143, "", PodPhase::kFailed), [](PodFacts& p) { p.status_reason = "Terminated"; }),
      kDisrupted, reason::kEvicted},
-    {"K2.3.6: OutOfcpu is the platform's",
-     With(Running(),
+    {"K2.3.6: OutOfcpu is the platform's", Refused("OutOfcpu"), kDisrupted, reason::kRefusedByNode},
+    {"pod-lifecycle 4.10: so is every other word of a kubelet about a pod that never ran",
+     Refused("TopologyAffinityError"), kDisrupted, reason::kRefusedByNode},
+    {"also one that we do not know", Refused("SMTAlignmentError"), kDisrupted,
+     reason::kRefusedByNode},
+    {"but not one about the template", Refused("SysctlForbidden"), kFailed, reason::kCannotStart},
+    {"a kubelet that started again refuses what ran",
+     With(Ended(137, "", PodPhase::kFailed), [](PodFacts& p) { p.status_reason = "OutOfcpu"; }),
+     kDisrupted, reason::kEvicted},
+    {"pod-lifecycle 4.12: evicted for its own use: no DisruptionTarget, and it ran",
+     With(Ended(137, "Error", PodPhase::kFailed),
           [](PodFacts& p) {
-            p.phase = PodPhase::kFailed;
-            p.status_reason = "OutOfcpu";
+            p.status_reason = "Evicted";
+            p.status_message = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Mi\". ";
+          }),
+     kFailed, reason::kLimitExceeded},
+    {"its init container did it",
+     With(Refused("Evicted"),
+          [](PodFacts& p) {
+            p.status_message =
+                "Container fetch exceeded its local ephemeral storage limit \"1Mi\".";
+          }),
+     kFailed, reason::kLimitExceeded},
+    {"evicted for the node's want, by a kubelet that sets no condition",
+     With(Ended(137, "Error", PodPhase::kFailed),
+          [](PodFacts& p) {
+            p.status_reason = "Evicted";
+            p.status_message = "The node was low on resource: memory. ";
           }),
      kDisrupted, reason::kEvicted},
+    {"refused at the door of a node under pressure",
+     With(Refused("Evicted"),
+          [](PodFacts& p) { p.status_message = "The node had condition: [DiskPressure]. "; }),
+     kDisrupted, reason::kRefusedByNode},
+    {"pod-lifecycle 4.12: the pod's own deadline",
+     With(Ended(137, "Error", PodPhase::kFailed),
+          [](PodFacts& p) { p.status_reason = "DeadlineExceeded"; }),
+     kFailed, reason::kDeadlineExceeded},
+    {"pod-lifecycle 4.13: a quick reboot: the runtime lost it, and the node is Ready again",
+     Ended(255, "Unknown", PodPhase::kFailed), kDisrupted, reason::kContainerLost},
+    {"a quick reboot: kubelet lost it", Ended(137, "ContainerStatusUnknown", PodPhase::kFailed),
+     kDisrupted, reason::kContainerLost},
+    {"a quick reboot while it started",
+     With(Refused(""),
+          [](PodFacts& p) {
+            p.agent = ContainerEnd{255, "Unknown", ""};
+          }),
+     kDisrupted, reason::kContainerLost},
+    {"pod-lifecycle 4.14: an init container of the user's that failed, not the agent that ended "
+     "with the pod",
+     With(Refused(""),
+          [](PodFacts& p) {
+            p.init = ContainerEnd{3, "Error", "bucket is gone"};
+            p.agent = ContainerEnd{0, "Completed", ""};
+          }),
+     kFailed, reason::kInitContainer},
     {"a pod that failed before its trainer ran",
      With(Running(), [](PodFacts& p) { p.phase = PodPhase::kFailed; }), kFailed,
      reason::kCannotStart},

@@ -112,6 +112,7 @@ TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3.1, 3.4
   World world = Running(2);
   world.pods.at("job-0-1").grace = Seconds(25);
   world.pods.at("job-0-1").deleted = world.now;  // Terminating for ever: its kubelet is frozen
+  world.nodes.at("node-job-0-1").not_ready_since = world.now;
   EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-0-2"));
   EXPECT_EQ(world.snapshot.status.disruptions, 1u);
   world.Wait(Seconds(24 + 30));

@@ -217,10 +217,35 @@ TEST(JobEndTest, DeadlinesEndAJobThatIsTooSlowToStartOrToEnd) {
   EXPECT_EQ(world.Alive(), 0) << "cleanPodPolicy Running";
 }
 
-TEST(JobEndTest, ADeletedJobLosesItsPodsAndAFinishedOneItselfAfterItsTime) {
+// --cascade=orphan sets them free; else the garbage collector takes them (pod-lifecycle 4.15).
+TEST(JobEndTest, TheWorkersOfADeletedJobAreLeftAlone) {
   World world = Running(2);
   world.snapshot.job.deleting = true;
-  EXPECT_EQ(world.Reconcile().deletes.size(), 2u);
+  world.EndTrainer("job-0-1", 1);
+  world.nodes.at("node-job-1-1").mark = Mark{"SpotInterruption", world.now + Seconds(9), false};
+  const Plan plan = world.Reconcile();
+  EXPECT_THAT(plan.deletes, IsEmpty());
+  EXPECT_THAT(plan.creates, IsEmpty());
+  EXPECT_THAT(plan.annotations, IsEmpty());
+  EXPECT_FALSE(plan.status_changed);
+  EXPECT_TRUE(plan.requeue_at.infinite());
+}
+
+TEST(JobEndTest, AnIndexThatWasScaledAwayIsNoShareOfTheJob) {
+  World world = Running(4);
+  world.snapshot.job.spec.success = SuccessCriterion::kAllSucceeded;
+  world.EndTrainer("job-2-1", 0);
+  world.EndTrainer("job-3-1", 0);
+  world.Settle();
+  world.Bury();
+  world.snapshot.job.spec.replicas = 2;
+  EXPECT_FALSE(world.Settle().status.finished()) << "workers 0 and 1 still train";
+  world.EndTrainer("job-0-1", 0);
+  world.EndTrainer("job-1-1", 0);
+  EXPECT_TRUE(world.Reconcile().status.Is(ConditionType::kSucceeded));
+}
+
+TEST(JobEndTest, AFinishedJobGoesAfterItsTime) {
   World done = Running(1);
   done.snapshot.job.spec.run.ttl_after_finished = Seconds(5);
   done.snapshot.progress.target_met = true;

@@ -76,6 +76,61 @@ TEST(LimitsTest, NoNameIsUsedUpWhileSomethingIsInTheWayAndTheJobStartsWhenItHasG
   EXPECT_EQ(world.pods.size(), 3u);
 }
 
+// kubernetes: a replacement may be refused by a quota until its predecessor has gone.
+TEST(LimitsTest, ARefusalOfAQuotaIsForgottenWhenAPodOfTheNamespaceGoes) {
+  World world = Running(1);
+  world.TakeNode("job-0-1");
+  world.snapshot.refusal =
+      CreateRefusal{std::string(reason::kQuota), "exceeded quota", world.now, 8};
+  Plan plan = world.Reconcile();
+  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_LE(plan.requeue_at, world.now + Seconds(2)) << "another job's pod may go";
+  world.Wait(Seconds(1));
+  world.snapshot.pod_gone_at = world.snapshot.refusal->at - Seconds(1);
+  EXPECT_TRUE(world.Reconcile().creates.empty()) << "that one went before";
+  world.snapshot.pod_gone_at = world.now;
+  EXPECT_EQ(world.Reconcile().creates.size(), 1u);
+}
+
+TEST(LimitsTest, ARefusalOfTheAgentsContainerNamesTheField) {  // kubeblocks#2738, deckhouse#8919
+  for (const auto& [reason, message, helped] :
+       {std::tuple(reason::kQuota, "failed quota: q: must specify limits.cpu for: crowdsurf-agent",
+                   true),
+        {reason::kForbidden,
+         "memory max limit to request ratio per Container is 4, but provided ratio is 20.000000",
+         true},
+        {reason::kForbidden, "maximum memory usage per Container is 1Gi, but limit is 2684354560",
+         true},
+        {reason::kQuota, "exceeded quota: gpus", false}}) {
+    World world(1);
+    world.snapshot.refusal = CreateRefusal{std::string(reason), message, world.now, 1};
+    world.Reconcile();
+    EXPECT_EQ(Degraded(world).message.starts_with(message), true);
+    EXPECT_EQ(Degraded(world).message.find("spec.agent.resources") != std::string::npos, helped)
+        << message;
+  }
+}
+
+TEST(LimitsTest, AJobThatWasScaledDownRemembersOneNumber) {
+  World world = Running(500);
+  world.options.max_creates = 1000;
+  world.snapshot.job.spec.replicas = 5;
+  world.Settle();
+  world.Bury();
+  world.Settle();
+  const TrainingJobStatus& status = world.snapshot.status;
+  EXPECT_EQ(status.incarnations.size(), 5u);
+  EXPECT_EQ(status.counted.size(), 0u);
+  EXPECT_EQ(status.incarnation_floor, 1);
+  world.snapshot.status = StatusFromJson(StatusToJson(status));  // another operator
+  world.snapshot.job.spec.replicas = 7;
+  world.Settle();
+  EXPECT_TRUE(world.pods.contains("job-5-2")) << "no name is used twice";
+  EXPECT_EQ(world.snapshot.status.disruptions, 0u);
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.counted.size(), 0u);
+}
+
 TEST(LimitsTest, AGuardOfAnEditThatCannotBeIsSaidAndHealsOn) {
   World world = Running(2);
   world.snapshot.unguarded = "NetworkPolicy/job-workers is nobody's";

@@ -22,6 +22,12 @@ TEST(HeldBytesTest, EveryTextOfAPodCounts) {
       [](PodEntry& p) { p.facts.uid = kLong; },
       [](PodEntry& p) { p.facts.node = kLong; },
       [](PodEntry& p) { p.facts.status_reason = kLong; },
+      [](PodEntry& p) { p.facts.status_message = kLong; },
+      [](PodEntry& p) { p.facts.init_name = kLong; },
+      [](PodEntry& p) { p.facts.wait = kLong; },
+      [](PodEntry& p) {
+        p.facts.init = ContainerEnd{1, "", kLong};
+      },
       [](PodEntry& p) { p.facts.disruption_target = kLong; },
       [](PodEntry& p) { p.facts.waiting_reason = kLong; },
       [](PodEntry& p) { p.facts.waiting_message = kLong; },

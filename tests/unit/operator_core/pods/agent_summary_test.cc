@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "operator/core/job/start_cause.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -26,6 +28,7 @@ json Said() {
     "trouble": "no seat", "write_error": "disk full",
     "trainer": {"state": "hung", "seconds_since_step": 301.5, "tensors": "feed", "elements": 1000,
                 "stacks": "Thread 1\n"},
+    "waitingFor": "trainer", "waitingSeconds": 44,
     "round_seconds": {"p50": 0.25, "p95": 0.75}, "members": [],
     "started_unix": 1700000000.5, "first_step_unix": 1700000003.5, "joined_with_state": true})");
 }
@@ -116,6 +119,54 @@ TEST(AgentSummaryTest, OddValuesAreNeitherTakenNorKeptWithoutBound) {
   EXPECT_EQ(ParseSummary(said.dump())->cell.size(), 16u);
   said["cell"][0] = 1'000'001;
   EXPECT_TRUE(ParseSummary(said.dump())->cell.empty());
+}
+
+TEST(AgentSummaryTest, WhatItWaitsForIsOfAClosedSet) {
+  json said = Said();
+  auto read = *ParseSummary(said.dump());
+  EXPECT_EQ(read.waiting_for, "trainer");
+  EXPECT_EQ(read.waiting_seconds, 44);
+  EXPECT_EQ(WaitOf(read), "step") << "it has registered its tensors";
+  said["trainer"]["tensors"] = "";
+  EXPECT_EQ(WaitOf(*ParseSummary(said.dump())), "trainer");
+  for (const char* cause : {"signer", "trainer", "peers", "state", "volume"}) {
+    said["waitingFor"] = cause;
+    read = *ParseSummary(said.dump());
+    EXPECT_EQ(WaitOf(read), cause);
+    const StartCause* row = FindStartCause(cause);
+    ASSERT_NE(row, nullptr) << cause;
+    EXPECT_FALSE(row->reason.empty() || row->words.empty()) << cause;
+  }
+  for (const json& odd : {json("rain"), json("silent"), json("step"), json(3), json(nullptr),
+                          json(std::string(100'000, 'x'))}) {
+    said["waitingFor"] = odd;
+    read = *ParseSummary(said.dump());
+    EXPECT_EQ(read.waiting_for, "");
+    EXPECT_EQ(read.waiting_seconds, 0);
+  }
+  said["waitingFor"] = "peers";
+  said["waitingSeconds"] = -1e300;
+  EXPECT_EQ(ParseSummary(said.dump())->waiting_seconds, 0);
+}
+
+TEST(AgentSummaryTest, ANumberOfMembersThatNoIntegerHoldsIsCut) {
+  json said = Said();
+  for (const auto& [members, read] : {std::pair(1e300, 1'000'000), {-5.0, 0}, {1e10, 1'000'000}}) {
+    said["view"]["members"] = members;
+    EXPECT_EQ(ParseSummary(said.dump())->view->members, read) << members;
+  }
+}
+
+TEST(AgentSummaryTest, LastWordsSayWhatItWaitedFor) {
+  const auto words = ParseLastWords(
+      R"({"reason": "no certificate", "samples": 3, "waitingFor": "signer", "waitingSeconds": 60})");
+  ASSERT_TRUE(words.has_value());
+  EXPECT_EQ(words->reason, "no certificate");
+  EXPECT_EQ(words->progress.samples, 3u);
+  EXPECT_FALSE(words->progress.target_met);
+  EXPECT_EQ(words->waiting_for, "signer");
+  EXPECT_EQ(words->waiting_seconds, 60);
+  EXPECT_FALSE(ParseLastWords("killed").has_value());
 }
 
 }  // namespace
