@@ -41,11 +41,12 @@ def resolve(schema, schemas, name=""):
         out["items"] = resolve(schema["items"], schemas)
     if isinstance(schema.get("additionalProperties"), dict):
         out["additionalProperties"] = resolve(schema["additionalProperties"], schemas)
-    # A list-map's keys must be required or have a default: ports' protocol is TCP where the user says nothing.
-    for key in out.get("x-kubernetes-list-map-keys", []):
-        item = out["items"]
-        if key not in item.get("required", []):
-            item["properties"][key] = {**item["properties"][key], "default": "TCP"}
+    # A list-map's keys must be required or have a default. A default inside items is a difference for ever to tools that
+    # compare with the file they applied, so a list with an optional key is one value.
+    keys = out.get("x-kubernetes-list-map-keys", [])
+    if any(key not in out["items"].get("required", []) for key in keys):
+        del out["x-kubernetes-list-map-keys"]
+        out["x-kubernetes-list-type"] = "atomic"
     return out
 
 

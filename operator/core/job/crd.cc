@@ -139,7 +139,10 @@ json SpecSchema(const json& pod_template) {
     std::string name;
     json& parent = Parent(spec, field.path, name);
     json schema = field.path == "template" ? pod_template : ScalarSchema(field);
-    if (!field.fallback.empty()) schema["default"] = json::parse(field.fallback);
+    // Not inside a list's items: what the server fills in there is a difference for ever to a tool
+    // that compares with the file that it applied. The operator has the same defaults.
+    const bool item = field.path.find("[]") != std::string_view::npos;
+    if (!field.fallback.empty() && !item) schema["default"] = json::parse(field.fallback);
     RefuseUnbuilt(field, schema);
     parent["properties"][name] = std::move(schema);
     Immutable(field, name, parent);
@@ -161,6 +164,11 @@ void AddTemplateRules(json& pod_template) {
   spec["x-kubernetes-validations"].push_back(CrdRule(
       "!has(self.restartPolicy) || self.restartPolicy in ['Never', 'OnFailure']",
       "restartPolicy is Never or OnFailure: a worker that always restarts never completes"));
+  for (const char* shared : {"hostPID", "shareProcessNamespace"}) {
+    spec["x-kubernetes-validations"].push_back(
+        CrdRule("!has(self." + std::string(shared) + ") || !self." + shared,
+                std::string(shared) + " lets the other containers read the agent's key"));
+  }
   spec["properties"]["restartPolicy"]["maxLength"] = 16;
   spec["properties"]["volumes"]["maxItems"] = 64;
   json& volume = spec["properties"]["volumes"]["items"];
@@ -182,6 +190,11 @@ void AddTemplateRules(json& pod_template) {
     json& mounts = container["properties"]["volumeMounts"];
     mounts["maxItems"] = 64;
     mounts["items"]["properties"]["mountPath"]["maxLength"] = 1024;
+    mounts["items"]["properties"]["name"]["maxLength"] = 63;
+    mounts["items"]["x-kubernetes-validations"].push_back(
+        CrdRule("!self.name.startsWith('crowdsurf')",
+                "names that begin with crowdsurf are reserved: the agent's keys lie in such a "
+                "volume"));
     mounts["items"]["x-kubernetes-validations"].push_back(
         CrdRule("!self.mountPath.startsWith('/run/crowdsurf')",
                 "/run/crowdsurf is reserved for the link to the agent"));
@@ -196,75 +209,86 @@ json Count() { return {{"type", "integer"}, {"format", "int64"}}; }
 json Instant() { return {{"type", "string"}, {"format", "date-time"}}; }
 json Text() { return {{"type", "string"}}; }
 
-json StatusSchema() {
-  const json condition = {
-      {"type", "object"},
-      {"required", {"type", "status", "reason", "message", "lastTransitionTime"}},
-      {"properties",
-       {{"type", Text()},
-        {"status", {{"type", "string"}, {"enum", {"True", "False", "Unknown"}}}},
-        {"reason", Text()},
-        {"message", Text()},
-        {"observedGeneration", Count()},
-        {"lastTransitionTime", Instant()}}}};
-  const json counts = {{"type", "object"}, {"additionalProperties", Count()}};
-  const json retry = {{"type", "object"},
-                      {"properties", {{"failures", Count()}, {"notBefore", Instant()}}}};
-  const json last = {{"type", "object"},
-                     {"properties",
-                      {{"worker", Text()},
+json Of(json properties) { return {{"type", "object"}, {"properties", std::move(properties)}}; }
+json ListOfAny(json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+json Counts() { return {{"type", "object"}, {"additionalProperties", Count()}}; }
+
+json ConditionsSchema() {
+  json condition = Of({{"type", Text()},
+                       {"status", {{"type", "string"}, {"enum", {"True", "False", "Unknown"}}}},
                        {"reason", Text()},
-                       {"exitCode", Count()},
-                       {"message", {{"type", "string"}, {"maxLength", kMaxFailureLine}}},
-                       {"output", {{"type", "string"}, {"maxLength", 4096}}},
-                       {"time", Instant()}}}};
-  const json progress = {{"type", "object"},
-                         {"properties",
-                          {{"samples", Count()},
-                           {"step", Count()},
-                           {"averaging", Count()},
-                           {"targetMet", {{"type", "boolean"}}},
-                           {"loss", {{"type", "number"}}},
-                           {"percent", Text()},
-                           {"samplesPerSecond", {{"type", "number"}}},
-                           {"goodput", {{"type", "number"}}},
-                           {"idealSamples", {{"type", "number"}}},
-                           {"measuredTime", Instant()}}}};
-  return {{"type", "object"},
-          {"properties",
-           {{"observedGeneration", Count()},
-            {"acceptedGeneration", Count()},
-            {"replicas", Count()},
-            {"readyReplicas", Count()},
-            {"spotReplicas", Count()},
-            {"selector", Text()},
-            {"state", Text()},
-            {"agentImage", Text()},
-            {"conditions",
-             {{"type", "array"},
-              {"items", condition},
-              {"x-kubernetes-list-type", "map"},
-              {"x-kubernetes-list-map-keys", {"type"}}}},
-            {"disruptions",
-             {{"type", "object"},
-              {"properties", {{"total", Count()}, {"byReason", counts}, {"lastTime", Instant()}}}}},
-            {"failures",
-             {{"type", "object"},
-              {"properties",
-               {{"total", Count()},
-                // backoffLimit is 1000 at most, and the failure that exceeds it is counted as well.
-                {"counted", {{"type", "array"}, {"maxItems", 1001}, {"items", Instant()}}},
-                {"last", last}}}}},
-            {"incarnations", counts},
-            {"retry", {{"type", "object"}, {"additionalProperties", retry}}},
-            {"succeeded", {{"type", "array"}, {"items", Count()}}},
-            {"counted", {{"type", "array"}, {"items", Text()}}},
-            {"startTime", Instant()},
-            {"runningTime", Instant()},
-            {"targetTime", Instant()},
-            {"spotShortSince", Instant()},
-            {"completionTime", Instant()},
-            {"progress", progress}}}};
+                       {"message", Text()},
+                       {"observedGeneration", Count()},
+                       {"lastTransitionTime", Instant()}});
+  condition["required"] = {"type", "status", "reason", "message", "lastTransitionTime"};
+  json list = ListOfAny(std::move(condition));
+  list["x-kubernetes-list-type"] = "map";
+  list["x-kubernetes-list-map-keys"] = {"type"};
+  return list;
+}
+
+json DisruptionsSchema() {
+  return Of(
+      {{"total", Count()},
+       {"byReason", Counts()},
+       {"lastTime", Instant()},
+       {"lastRefused",
+        Of({{"worker", Text()}, {"node", Text()}, {"message", Text()}, {"time", Instant()}})}});
+}
+
+json FailuresSchema() {
+  json counted = ListOfAny(Instant());
+  // backoffLimit is 1000 at most, and the failure that exceeds it is counted as well.
+  counted["maxItems"] = 1001;
+  return Of({{"total", Count()},
+             {"counted", std::move(counted)},
+             {"last", Of({{"worker", Text()},
+                          {"reason", Text()},
+                          {"exitCode", Count()},
+                          {"message", {{"type", "string"}, {"maxLength", kMaxFailureLine}}},
+                          {"output", {{"type", "string"}, {"maxLength", 4096}}},
+                          {"time", Instant()}})}});
+}
+
+json ProgressSchema() {
+  return Of({{"samples", Count()},
+             {"step", Count()},
+             {"averaging", Count()},
+             {"targetMet", {{"type", "boolean"}}},
+             {"loss", {{"type", "number"}}},
+             {"percent", Text()},
+             {"samplesPerSecond", {{"type", "number"}}},
+             {"goodput", {{"type", "number"}}},
+             {"idealSamples", {{"type", "number"}}},
+             {"measuredTime", Instant()}});
+}
+
+json StatusSchema() {
+  const json retry =
+      Of({{"failures", Count()}, {"disruptions", Count()}, {"notBefore", Instant()}});
+  return Of({{"observedGeneration", Count()},
+             {"acceptedGeneration", Count()},
+             {"replicas", Count()},
+             {"readyReplicas", Count()},
+             {"spotReplicas", Count()},
+             {"selector", Text()},
+             {"state", Text()},
+             {"agentImage", Text()},
+             {"conditions", ConditionsSchema()},
+             {"disruptions", DisruptionsSchema()},
+             {"avoidedNodes", ListOfAny(Of({{"node", Text()}, {"until", Instant()}}))},
+             {"failures", FailuresSchema()},
+             {"incarnations", Counts()},
+             {"incarnationFloor", Count()},
+             {"retry", {{"type", "object"}, {"additionalProperties", retry}}},
+             {"succeeded", ListOfAny(Count())},
+             {"counted", ListOfAny(Text())},
+             {"startTime", Instant()},
+             {"runningTime", Instant()},
+             {"targetTime", Instant()},
+             {"spotShortSince", Instant()},
+             {"completionTime", Instant()},
+             {"progress", ProgressSchema()}});
 }
 
 // priority: above 0 the column shows only with `-o wide`.
@@ -289,7 +313,10 @@ json Crd(json pod_template) {
                        {"spec", std::move(spec)},
                        {"status", StatusSchema()}}},
                      {"x-kubernetes-validations",
-                      {CrdRule("self.metadata.name.size() <= " + std::to_string(kMaxJobName),
+                      {CrdRule("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                               "metadata.name is a-z, 0-9 and '-', a letter first, no '-' last: a "
+                               "Service of the job is named after it"),
+                       CrdRule("self.metadata.name.size() <= " + std::to_string(kMaxJobName),
                                "metadata.name is longer than " + std::to_string(kMaxJobName) +
                                    " characters: pods are named <job>-<index>-<incarnation>")}}};
   const json version = {{"name", "v1alpha1"},

@@ -108,4 +108,23 @@ std::optional<WallTime> ParseInstant(std::string_view text) {
   return WallTime::FromNanoseconds(seconds * kSecond + nanos);
 }
 
+std::optional<WallTime> ParseHttpDate(std::string_view text) {
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  constexpr size_t kDayName = 5;  // "Mon, "
+  if (text.size() < kDayName) return std::nullopt;
+  text.remove_prefix(kDayName);
+  const int64_t day = Digits(text, 2);
+  if (!Skip(text, ' ')) return std::nullopt;
+  const size_t month = kMonths.find(text.substr(0, 3));
+  if (month == std::string_view::npos || month % 3 != 0) return std::nullopt;
+  text.remove_prefix(3);
+  if (!Skip(text, ' ')) return std::nullopt;
+  const int64_t year = Digits(text, 4);
+  if (!Skip(text, ' ') || text.size() < 12 || text.substr(8, 4) != " GMT") return std::nullopt;
+  char out[64];
+  std::snprintf(out, sizeof out, "%04d-%02d-%02dT%.8sZ", static_cast<int>(year),
+                static_cast<int>(month / 3 + 1), static_cast<int>(day), text.data());
+  return ParseInstant(out);
+}
+
 }  // namespace crowdsurf::controller

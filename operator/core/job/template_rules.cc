@@ -14,6 +14,9 @@ constexpr std::string_view kReservedName = "crowdsurf";
 constexpr std::string_view kReservedEnv = "CROWDSURF_";
 constexpr std::string_view kReservedPath = "/run/crowdsurf";
 
+// Whoever sees the agent's process reaches its files through /proc.
+constexpr const char* kSharedProcesses[] = {"hostPID", "shareProcessNamespace"};
+
 bool StartsWith(const json* value, std::string_view prefix) {
   return value != nullptr && value->is_string() &&
          value->get_ref<const std::string&>().compare(0, prefix.size(), prefix) == 0;
@@ -81,6 +84,11 @@ void CheckContainer(const json& container, const std::string& path, Report& repo
     }
   });
   Each(container, path, "volumeMounts", [&](const json& mount, const std::string& at) {
+    if (StartsWith(Member(&mount, "name"), kReservedName)) {
+      report.Add(at + ".name",
+                 "names that begin with crowdsurf are reserved: the agent's keys lie "
+                 "in such a volume");
+    }
     if (StartsWith(Member(&mount, "mountPath"), kReservedPath)) {
       report.Add(at + ".mountPath", "/run/crowdsurf is reserved for the link to the agent");
     }
@@ -112,9 +120,19 @@ void CheckTemplate(const json& pod_template, Report& report) {
     report.Add(path + ".containers", "needs a container that trains");
     return;
   }
-  Each(*spec, path, "containers", [&](const json& container, const std::string& at) {
-    CheckContainer(container, at, report);
-  });
+  for (const char* list : {"containers", "initContainers"}) {
+    Each(*spec, path, list, [&](const json& container, const std::string& at) {
+      CheckContainer(container, at, report);
+    });
+  }
+  for (const char* field : kSharedProcesses) {
+    const json* shared = Member(spec, field);
+    if (shared != nullptr && *shared == true) {
+      report.Add(path + "." + field,
+                 "lets the other containers read the agent's key: it must be "
+                 "false");
+    }
+  }
   if (TrainerContainer(pod_template) == nullptr) {
     report.Add(path + ".containers", "of several containers one must be named trainer");
   }

@@ -1,6 +1,8 @@
 #include "operator/core/job/validate_rules.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <optional>
 
 #include "base/manifest/field_defaults.h"
@@ -19,8 +21,11 @@ using nlohmann::json;
 std::optional<int64_t> Integer(const json& spec, std::string_view path) {
   const json* value = At(spec, path);
   if (value == nullptr || !value->is_number()) return std::nullopt;
-  return value->is_number_float() ? static_cast<int64_t>(value->get<double>())
-                                  : value->get<int64_t>();
+  if (!value->is_number_float()) return value->get<int64_t>();
+  // One that no field takes is refused by its bounds; here it is only kept from overflowing.
+  constexpr double kMost = 9e18;
+  const double number = value->get<double>();
+  return std::isnan(number) ? 0 : static_cast<int64_t>(std::clamp(number, -kMost, kMost));
 }
 
 // A field that is refused as a choice is judged as its default.
@@ -177,10 +182,31 @@ void CheckFailurePolicy(const json& spec, Report& report) {
   }
 }
 
-bool HasPort(const std::string& address) {
+// A DNS name or an IPv4 address; a single-label name of a Service is one. Underscores are in use.
+bool IsHostName(std::string_view host) {
+  if (host.empty() || host.size() > 253 || host.front() == '.' || host.front() == '-') return false;
+  return host.find("..") == std::string_view::npos &&
+         std::all_of(host.begin(), host.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' ||
+                  c == '_';
+         });
+}
+
+// "[fe80::1%eth0]".
+bool IsAddressInBrackets(std::string_view host) {
+  if (host.size() < 4 || host.front() != '[' || host.back() != ']') return false;
+  host = host.substr(1, host.size() - 2);
+  host = host.substr(0, host.find('%'));
+  return std::count(host.begin(), host.end(), ':') >= 2 &&
+         host.find_first_not_of("0123456789abcdefABCDEF:.") == std::string_view::npos;
+}
+
+bool IsHostAndPort(const std::string& address) {
   // The last colon: an IPv6 address has others before it.
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) return false;
+  const std::string_view host = std::string_view(address).substr(0, colon);
+  if (!IsHostName(host) && !IsAddressInBrackets(host)) return false;
   const std::string port = address.substr(colon + 1);
   // std::stoi throws on text and on numbers that are too large.
   if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos) return false;
@@ -193,7 +219,7 @@ void CheckElsewhere(const json& spec, Report& report) {
   if (peers != nullptr && peers->is_array()) {
     for (size_t i = 0; i < peers->size(); ++i) {
       const json& peer = (*peers)[i];
-      if (peer.is_string() && !HasPort(peer.get_ref<const std::string&>())) {
+      if (peer.is_string() && !IsHostAndPort(peer.get_ref<const std::string&>())) {
         report.Add("spec.discovery.bootstrapPeers[" + std::to_string(i) + "]",
                    Show(peer) + " is not host:port");
       }

@@ -25,6 +25,23 @@ Mark FromRow(const MarkRow& row, std::optional<WallTime> since) {
   return mark;
 }
 
+// What a condition says of a scheduled event of Azure: "Preempt Scheduled: Mon, 01 Jan 2029
+// 00:00:00 GMT. For more information, see ...". Freeze holds a machine for seconds.
+// Source: learn.microsoft.com, "Scheduled Events for Linux VMs"; Azure/AKS#3463.
+struct AzureEvent {
+  bool machine_stays = false;
+  std::optional<WallTime> at;  // when it begins, where that is said
+};
+AzureEvent EventIn(const json& condition) {
+  constexpr std::string_view kSays = " Scheduled: ";
+  const std::string message = TextAt(condition, "message");
+  const size_t at = message.find(kSays);
+  if (at == std::string::npos) return {};
+  AzureEvent event{message.substr(0, at) == "Freeze", std::nullopt};
+  event.at = ParseHttpDate(std::string_view(message).substr(at + kSays.size()));
+  return event;
+}
+
 // A taint or a condition of `node` against one row.
 void Match(const json& node, const MarkRow& row, std::optional<Mark>& best) {
   const std::string_view value = row.value;
@@ -39,7 +56,13 @@ void Match(const json& node, const MarkRow& row, std::optional<Mark>& best) {
     case MarkKind::kCondition:
       Each(node, "status.conditions", [&](const json& condition) {
         if (TextAt(condition, "type") != row.key || TextAt(condition, "status") != value) return;
-        Consider(best, FromRow(row, InstantAt(condition, "lastTransitionTime")));
+        const AzureEvent event = EventIn(condition);
+        if (event.machine_stays) return;
+        const auto since = InstantAt(condition, "lastTransitionTime");
+        Mark mark = FromRow(row, since);
+        // One that lies before the event was announced is none.
+        if (event.at && (!since || *event.at > *since)) mark.deadline = event.at;
+        Consider(best, std::move(mark));
       });
       return;
     case MarkKind::kLabel: {

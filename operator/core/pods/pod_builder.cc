@@ -59,8 +59,11 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   if (!labels.is_object()) labels = json::object();
   Offer(labels, std::string(kPrefix) + "name", "crowdsurf-worker");
   Offer(labels, std::string(kPrefix) + "component", "worker");
-  // These replace what the template says: the operator finds its pods by them.
-  labels.update(CommonLabels(job));
+  const json common = CommonLabels(job);
+  for (const auto& [label, value] : common.items()) {
+    // What the user says of the pod stands, but for the labels by which the operator finds it.
+    if (!label.starts_with(kPrefix) || !labels.contains(label)) labels[label] = value;
+  }
   labels[std::string(kIndexLabel)] = std::to_string(create.index);
   labels[std::string(kIncarnationLabel)] = std::to_string(create.incarnation);
   json& annotations = metadata["annotations"];
@@ -68,8 +71,10 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   annotations[std::string(kConfigAnnotation)] = create.config;
   annotations[std::string(kSeedsAnnotation)] = create.seeds;
   annotations[std::string(kCapacityAnnotation)] = JsonText({{"type", Name(create.capacity)}});
-  // A worker's state is at its peers: an autoscaler may move it (docs/pod-lifecycle.md 8).
-  Offer(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", "true");
+  // A worker's state is at its peers: an autoscaler may move it (docs/pod-lifecycle.md 8). Both
+  // autoscalers are asked for the same.
+  Offer(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict",
+        job.spec.do_not_disrupt ? "false" : "true");
   if (job.spec.do_not_disrupt) Offer(annotations, "karpenter.sh/do-not-disrupt", "true");
   return metadata;
 }
@@ -139,13 +144,18 @@ json BuildPod(const TrainingJob& job, const CreatePod& create, const PodBuilderO
   // First of all: the link is there before any other program of the pod starts.
   json agents = json::array({AgentContainer(job, create, options)});
   if (spec.contains("initContainers") && spec["initContainers"].is_array()) {
-    for (json& container : spec["initContainers"]) agents.push_back(std::move(container));
+    for (json& container : spec["initContainers"]) {
+      // One that fails is named with its words, as the trainer is.
+      Offer(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+      agents.push_back(std::move(container));
+    }
   }
   spec["initContainers"] = std::move(agents);
   for (json& volume : WorkerVolumes(job)) spec["volumes"].push_back(std::move(volume));
   AddTolerations(spec, job, create);
   AddPlacement(spec, create.capacity, options.spot);
   AddAvoidance(spec, create.avoid_nodes);
+  PreferOthers(spec, create.other_nodes_first);
   Offer(spec, "restartPolicy", "Never");
   Offer(spec, "enableServiceLinks", false);
   Offer(spec, "subdomain", ServiceName(job));
@@ -215,7 +225,10 @@ std::string GuardName(const TrainingJob& job) { return job.name + "-workers"; }
 std::optional<json> BuildDisruptionBudget(const TrainingJob& job) {
   if (job.spec.max_unavailable.is_null()) return std::nullopt;
   return Guard(job, "policy/v1", "PodDisruptionBudget",
-               {{"maxUnavailable", job.spec.max_unavailable}, {"selector", Workers(job)}});
+               {{"maxUnavailable", job.spec.max_unavailable},
+                // A worker is Ready only while it trains: one that cannot must not hold a drain.
+                {"unhealthyPodEvictionPolicy", "AlwaysAllow"},
+                {"selector", Workers(job)}});
 }
 
 std::optional<json> BuildNetworkPolicy(const TrainingJob& job) {

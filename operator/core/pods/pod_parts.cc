@@ -1,6 +1,7 @@
 #include "operator/core/pods/pod_parts.h"
 
 #include <cstdlib>
+#include <set>
 
 #include "operator/core/job/json_path.h"
 #include "operator/core/job/validate.h"
@@ -69,7 +70,45 @@ json Annotated(const char* path, std::string_view annotation) {
           {"fieldRef", {{"fieldPath", "metadata.annotations['" + std::string(annotation) + "']"}}}};
 }
 
-// Where the trainer's container has the checkpoint volume: the agent has it at the same place.
+// The variables that `text` names as $(NAME).
+std::set<std::string> NamesIn(const std::string& text) {
+  std::set<std::string> names;
+  for (size_t at = text.find("$("); at != std::string::npos; at = text.find("$(", at + 2)) {
+    const size_t end = text.find(')', at);
+    if (end == std::string::npos) break;
+    names.insert(text.substr(at + 2, end - at - 2));
+  }
+  return names;
+}
+
+// Those of the trainer's variables that the mount's folder is named by, in their order, with those
+// that they name in turn: a kubelet expands only what stands before. One that no entry of env gives
+// may come from envFrom, which is taken over then.
+void AddVariablesOf(const json& mount, const json& trainer, json& container) {
+  std::set<std::string> wanted = NamesIn(TextAt(mount, "subPathExpr"));
+  if (wanted.empty()) return;
+  std::vector<const json*> variables;
+  Each(trainer, "env", [&](const json& variable) { variables.push_back(&variable); });
+  std::vector<const json*> taken;
+  for (auto it = variables.rbegin(); it != variables.rend(); ++it) {
+    if (wanted.erase(TextAt(**it, "name")) == 0) continue;
+    wanted.merge(NamesIn(TextAt(**it, "value")));
+    taken.push_back(*it);
+  }
+  // First of all, so that ours stand after them.
+  json env = json::array();
+  for (auto it = taken.rbegin(); it != taken.rend(); ++it) env.push_back(**it);
+  for (json& own : container["env"]) {
+    wanted.erase(TextAt(own, "name"));
+    env.push_back(std::move(own));
+  }
+  container["env"] = std::move(env);
+  const json* from = Member(&trainer, "envFrom");
+  if (!wanted.empty() && from != nullptr) container["envFrom"] = *from;
+}
+
+// Where the trainer's container has the checkpoint volume: the agent has it at the same place, and
+// writes there, also where the trainer only reads.
 json CheckpointMount(const TrainingJob& job) {
   const std::string volume = TextAt(job.spec.checkpoint, "volume");
   if (volume.empty()) return nullptr;
@@ -78,7 +117,11 @@ json CheckpointMount(const TrainingJob& job) {
   const json* mounts = trainer == nullptr ? nullptr : Member(trainer, "volumeMounts");
   if (mounts == nullptr || !mounts->is_array()) return mount;
   for (const json& own : *mounts) {
-    if (TextAt(own, "name") == volume) return own;
+    if (TextAt(own, "name") != volume) continue;
+    for (const char* place : {"mountPath", "subPath", "subPathExpr"}) {
+      if (const json* value = Member(&own, place)) mount[place] = *value;
+    }
+    break;
   }
   return mount;
 }
@@ -163,7 +206,7 @@ json AgentContainer(const TrainingJob& job, const CreatePod& create,
   const auto probe = [](const char* path) {
     return json{{"httpGet", {{"path", path}, {"port", "http"}}}, {"periodSeconds", 2}};
   };
-  return {
+  json container = {
       {"name", kAgentContainer},
       {"image", own_image.empty() ? options.agent_image : own_image},
       {"imagePullPolicy", "IfNotPresent"},  // what has no tag would be pulled every time
@@ -180,6 +223,9 @@ json AgentContainer(const TrainingJob& job, const CreatePod& create,
       {"resources", Resources(job)},
       {"securityContext", Security(job.spec.pod_template)},
       {"volumeMounts", std::move(mounts)}};
+  const json* trainer = TrainerContainer(job.spec.pod_template);
+  if (!checkpoint.is_null() && trainer != nullptr) AddVariablesOf(checkpoint, *trainer, container);
+  return container;
 }
 
 json WorkerVolumes(const TrainingJob& job) {
@@ -267,6 +313,18 @@ void AddAvoidance(json& spec, const std::vector<std::string>& nodes) {
           {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node}}});
     }
   }
+}
+
+void PreferOthers(json& spec, const std::vector<std::string>& nodes) {
+  if (nodes.empty()) return;
+  json term;
+  for (const std::string& node : nodes) {
+    term["matchFields"].push_back(
+        {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node}}});
+  }
+  json& preferred =
+      spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  preferred.push_back({{"weight", 100}, {"preference", std::move(term)}});
 }
 
 std::optional<double> QuantityBytes(const std::string& text) {

@@ -27,5 +27,7 @@ nlohmann::json SpotTolerations();
 void AddPlacement(nlohmann::json& spec, CapacityType capacity, SpotPlacement spot);
 // On none of these nodes, besides what the spec asks for already.
 void AddAvoidance(nlohmann::json& spec, const std::vector<std::string>& nodes);
+// On one of these nodes only where no other fits.
+void PreferOthers(nlohmann::json& spec, const std::vector<std::string>& nodes);
 
 }  // namespace crowdsurf::controller

@@ -89,7 +89,8 @@ TEST(SpecValuesTest, EveryNumberHasItsPlace) {
   const TrainingJobSpec plain = Read(json::object());
   EXPECT_FALSE(plain.suspend || plain.do_not_disrupt || plain.managed_network);
   EXPECT_FALSE(plain.tensors_in_clear);
-  EXPECT_FALSE(plain.run.active_deadline || plain.run.start_deadline);
+  EXPECT_FALSE(plain.run.active_deadline.has_value());
+  EXPECT_EQ(plain.run.start_deadline, Seconds(86'400));
   EXPECT_FALSE(plain.run.ttl_after_finished.has_value());
   EXPECT_TRUE(plain.max_unavailable.is_null());
 }

@@ -61,11 +61,13 @@ TEST(ValidateBoundsTest, APeerIsAHostAndAPort) {
   const auto peer = [](const char* text) {
     return Problems("/spec/discovery", {{"bootstrapPeers", {text}}});
   };
-  for (const char* good : {"a:1", "10.0.0.1:65535", "[::1]:7946", "b.example:80"}) {
+  for (const char* good : {"a:1", "10.0.0.1:65535", "[::1]:7946", "b.example:80",
+                           "[fe80::1%eth0]:7946", "peers_1.ml.svc:7946"}) {
     EXPECT_THAT(peer(good), IsEmpty()) << good;
   }
   for (const char* bad : {"host", ":80", "host:", "host:0", "host:65536", "host:123456",
-                          "host:99999999999", "host:8o", "host:-1"}) {
+                          "host:99999999999", "host:8o", "host:-1", "http://h:80", "a b:1",
+                          "tcp/x:7946", "::1:7946", "[h]:1", "[]:1", "a..b:1"}) {
     EXPECT_THAT(peer(bad), ElementsAre(HasSubstr("is not host:port"))) << bad;
   }
 }

@@ -14,9 +14,11 @@ namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(ValidateTest, TheManifestOfTheManualIsFaultless) { EXPECT_THAT(Problems(Good()), IsEmpty()); }
 
@@ -146,6 +148,31 @@ TEST(ValidateTest, GuardsWhatIsOursInTheTemplate) {
               HasSubstr("did you mean command?"));
   EXPECT_THAT(Problems(With(container + "/args", json::array({1}))).front(),
               HasSubstr("is not text; put it in quotes"));
+}
+
+// Through them any container of the pod reads the agent's key.
+TEST(ValidateTest, NobodyElseMountsTheAgentsVolumesOrSharesItsProcesses) {  // pod-lifecycle 8.2
+  for (const std::string list :
+       {"/template/spec/containers/0", "/template/spec/initContainers/0"}) {
+    json document = With(list + "/name", "trainer");
+    document["spec"][json::json_pointer(list + "/volumeMounts")] =
+        json::parse(R"([{"name": "crowdsurf-own", "mountPath": "/x"}])");
+    EXPECT_THAT(Problems(document), Contains(HasSubstr("volumeMounts[0].name: names that begin")))
+        << list;
+  }
+  for (const std::string field : {"hostPID", "shareProcessNamespace"}) {
+    EXPECT_THAT(Problems(With("/template/spec/" + field, true)),
+                ElementsAre(HasSubstr("lets the other containers read the agent's key")));
+    EXPECT_THAT(Problems(With("/template/spec/" + field, false)), IsEmpty());
+  }
+}
+
+TEST(ValidateTest, ANumberThatNoIntegerHoldsIsRefusedByItsBound) {
+  for (const double number : {1e300, -1e300, 9.3e18}) {
+    for (const char* field : {"/maxReplicas", "/minReplicas", "/averaging/groupSize"}) {
+      EXPECT_THAT(Problems(With(field, number)), Not(IsEmpty())) << field << number;
+    }
+  }
 }
 
 TEST(ValidateTest, SurvivesDocumentsOfAnyShapeAndBoundsWhatItSays) {

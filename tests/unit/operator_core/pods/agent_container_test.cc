@@ -153,6 +153,37 @@ TEST(AgentContainerTest, ACheckpointOnNoVolumeOfTheTrainersIsMountedAllTheSame) 
               Contains(json{{"name", "data"}, {"mountPath", "/data"}, {"subPath", "x"}}));
 }
 
+// telepresenceio/telepresence#2756: a kubelet refuses a mount whose variable the container lacks.
+TEST(AgentContainerTest, AFolderThatVariablesNameIsTheAgentsTooAndItWritesThere) {
+  TrainingJob job = Job({{"checkpoint", {{"volume", "data"}}}});
+  json& trainer = job.spec.pod_template["spec"]["containers"][0];
+  const json team = {{"name", "TEAM"}, {"value", "a"}};
+  const json folder = {{"name", "FOLDER"}, {"value", "$(TEAM)/$(POD)"}};
+  const json pod = {{"name", "POD"},
+                    {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}};
+  trainer["env"] = json::array({team, {{"name", "KEY"}, {"value", "secret"}}, pod, folder});
+  trainer["envFrom"] = {{{"secretRef", {{"name", "keys"}}}}};
+  trainer["volumeMounts"] = {{{"name", "data"},
+                              {"mountPath", "/data"},
+                              {"subPathExpr", "$(FOLDER)"},
+                              {"mountPropagation", "HostToContainer"},
+                              {"readOnly", true}}};
+  json agent = Agent(job);
+  EXPECT_THAT(
+      agent["volumeMounts"],
+      Contains(json{{"name", "data"}, {"mountPath", "/data"}, {"subPathExpr", "$(FOLDER)"}}))
+      << "the trainer only reads; the agent writes";
+  EXPECT_EQ(agent["env"][0], team);
+  EXPECT_EQ(agent["env"][1], pod);
+  EXPECT_EQ(agent["env"][2], folder) << "in their order: a kubelet looks back only";
+  EXPECT_THAT(agent["env"].dump(), Not(::testing::HasSubstr("secret")));
+  EXPECT_FALSE(agent.contains("envFrom"));
+  trainer["volumeMounts"][0]["subPathExpr"] = "$(FROM_A_MAP)/$(CROWDSURF_WORKER)";
+  agent = Agent(job);
+  EXPECT_EQ(agent["envFrom"], trainer["envFrom"]);
+  EXPECT_EQ(agent["env"][0]["name"], "CROWDSURF_DIR");
+}
+
 TEST(PlacementTest, SpotIsPreferredOrRequiredAndAnyIsNeither) {
   const auto affinity = [](CapacityType capacity, SpotPlacement spot) {
     const json spec = Pod(Job(), capacity, spot)["spec"];

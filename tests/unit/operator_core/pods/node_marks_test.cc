@@ -42,6 +42,33 @@ TEST(NodeMarksTest, OnlyANoticeWithAPromiseHasADeadline) {
   EXPECT_EQ(FindMark(late)->deadline, std::nullopt) << "nobody knows since when";
 }
 
+// Azure/AKS#3463, Azure/karpenter-provider-azure#1594: the condition comes for every event.
+TEST(NodeMarksTest, AnEventOfAzureIsWhatItsMessageSays) {
+  const auto marked = [](const std::string& message) {
+    json node = Conditioned("VMEventScheduled");
+    node["status"]["conditions"][0]["message"] = message;
+    return FindMark(node);
+  };
+  constexpr char kMore[] =
+      "Sat, 21 Nov 2026 10:05:00 GMT. For more information, see https://aka.ms";
+  EXPECT_FALSE(marked("Freeze Scheduled: " + std::string(kMore)).has_value())
+      << "seconds, and the machine stays";
+  for (const std::string event : {"Preempt", "Terminate", "Reboot", "Redeploy"}) {
+    const auto mark = marked(event + " Scheduled: " + kMore);
+    ASSERT_TRUE(mark.has_value()) << event;
+    EXPECT_EQ(mark->deadline, *ParseInstant("2026-11-21T10:05:00Z")) << event;
+    EXPECT_FALSE(mark->weak);
+  }
+  const WallTime least = *ParseInstant(kSince) + Seconds(30);
+  for (const char* odd : {"", "Preempt Scheduled: soon",
+                          "Preempt Scheduled: ", "Preempt Scheduled: Sat, 21 Nov 2026 09:05:00 GMT",
+                          "Preempt Scheduled: Sat, 99 Nov 2026 10:05:00 GMT",
+                          "Preempt Scheduled: Sat, 21 Foo 2026 10:05:00 GMT"}) {
+    ASSERT_TRUE(marked(odd).has_value()) << odd;
+    EXPECT_EQ(marked(odd)->deadline, least) << odd;
+  }
+}
+
 TEST(NodeMarksTest, WhatMayComeToNothingIsWeakAndAllElseIsNot) {
   for (const json& weak :
        {Tainted("aws-node-termination-handler/rebalance-recommendation"),

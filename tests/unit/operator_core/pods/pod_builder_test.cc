@@ -248,6 +248,50 @@ TEST(PodBuilder, NodesThatJustDiedAreAvoidedBesideWhatIsAskedForAlready) {
   EXPECT_EQ(plain["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"].size(), 1u);
 }
 
+TEST(PodBuilder, NodesThatRefusedAWorkerAreTakenWhereNoOtherFits) {
+  CreatePod create{"charlm-3-2", 3, 2, CapacityType::kAny, "", "{}", ""};
+  create.other_nodes_first = {"node-1", "node-2"};
+  const json pod = BuildPod(Job(), create, {"crowdsurf/worker:1", "https://signer:9443"});
+  const json& affinity = pod["spec"]["affinity"]["nodeAffinity"];
+  EXPECT_FALSE(affinity.contains("requiredDuringSchedulingIgnoredDuringExecution"));
+  const json& terms = affinity["preferredDuringSchedulingIgnoredDuringExecution"];
+  ASSERT_EQ(terms.size(), 1u);
+  EXPECT_EQ(terms[0]["weight"], 100);
+  EXPECT_EQ(terms[0]["preference"]["matchFields"].size(), 2u) << "the API takes one name each";
+  EXPECT_EQ(terms[0]["preference"]["matchFields"][1]["values"], json::array({"node-2"}));
+  EXPECT_FALSE(Pod(Job(), CapacityType::kAny)["spec"].contains("affinity"));
+}
+
+TEST(PodBuilder, BothAutoscalersAreAskedForTheSame) {  // pod-lifecycle 8.9
+  const json asked = {{"disruption", {{"doNotDisrupt", true}}}};
+  const json notes = Pod(Job(Template(), asked))["metadata"]["annotations"];
+  EXPECT_EQ(notes["cluster-autoscaler.kubernetes.io/safe-to-evict"], "false");
+  EXPECT_EQ(notes["karpenter.sh/do-not-disrupt"], "true");
+}
+
+// argoproj/argo-cd#5792: tools find what they manage by these.
+TEST(PodBuilder, LabelsOfTheTemplateAreKept) {  // pod-lifecycle 8.1
+  json own = Template();
+  own["metadata"]["labels"] = {{"app.kubernetes.io/instance", "argo"},
+                               {"app.kubernetes.io/part-of", "suite"},
+                               {"app.kubernetes.io/managed-by", "helm"},
+                               {"crowdsurf.io/job-uid", "another"}};
+  const json labels = Pod(Job(own))["metadata"]["labels"];
+  EXPECT_EQ(labels["app.kubernetes.io/instance"], "argo");
+  EXPECT_EQ(labels["app.kubernetes.io/part-of"], "suite");
+  EXPECT_EQ(labels["app.kubernetes.io/managed-by"], "helm");
+  EXPECT_EQ(labels["crowdsurf.io/job-uid"], "u-1") << "the operator finds its pods by it";
+  EXPECT_EQ(Pod(Job())["metadata"]["labels"]["app.kubernetes.io/instance"], "charlm");
+}
+
+TEST(PodBuilder, AnInitContainerThatFailsLeavesItsWordsToo) {  // pod-lifecycle 4.9
+  const json pod = Pod(Job());
+  EXPECT_EQ(pod["spec"]["initContainers"][1]["terminationMessagePolicy"], "FallbackToLogsOnError");
+  json own = Template();
+  own["spec"]["initContainers"][0]["terminationMessagePolicy"] = "File";
+  EXPECT_EQ(Pod(Job(own))["spec"]["initContainers"][1]["terminationMessagePolicy"], "File");
+}
+
 TEST(PodBuilder, TheCheckpointVolumeIsTheAgentsTooAtTheTrainersPath) {  // pod-lifecycle 8.4
   const json pod = Pod(Job(Template(), {{"checkpoint", {{"volume", "data"}}}}));
   const json& agent = pod["spec"]["initContainers"][0];
@@ -276,7 +320,10 @@ TEST(PodBuilder, AGuardIsMadeWhereTheSpecAsksForOne) {  // pod-lifecycle 8.10
   const auto budget = BuildDisruptionBudget(Job(Template(), asked));
   ASSERT_TRUE(budget);
   EXPECT_EQ((*budget)["metadata"]["name"], "charlm-workers");
-  EXPECT_EQ((*budget)["spec"], (json{{"maxUnavailable", "25%"}, {"selector", workers}}));
+  EXPECT_EQ((*budget)["spec"], (json{{"maxUnavailable", "25%"},
+                                     {"unhealthyPodEvictionPolicy", "AlwaysAllow"},
+                                     {"selector", workers}}))
+      << "a worker that is not Ready holds no drain";
   const auto policy = BuildNetworkPolicy(Job(Template(), asked));
   ASSERT_TRUE(policy);
   EXPECT_EQ((*policy)["spec"]["podSelector"], workers);
