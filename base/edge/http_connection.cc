@@ -245,7 +245,7 @@ class ConnectionOn final : public HttpConnection {
     // no deadline.
     timer_.cancel();
     ++deadlines_;
-    desk_.Enter(id_, HttpPhase::kHandled);
+    desk_.Enter(id_, HttpPhase::kHeld);
     desk_.Take(shared_from_this(), *route_, std::move(request));
   }
 

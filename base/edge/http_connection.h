@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "base/edge/http_admission.h"
+#include "base/edge/connection_admission.h"
 #include "base/edge/http_server.h"
 
 namespace crowdsurf {
@@ -36,6 +36,9 @@ struct HttpRoute {
 };
 
 class HttpConnection;
+
+// Unfinished: a request that is not whole. Held: one that is being handled.
+using HttpPhase = ConnectionAdmission::Phase;
 
 // What a connection asks of its server, which outlives it.
 class HttpDesk {

@@ -18,6 +18,8 @@
 #include "base/check.h"
 #include "base/edge/any_address.h"
 #include "base/edge/clock.h"
+#include "base/edge/connection_gate.h"
+#include "base/edge/descriptors.h"
 #include "base/edge/fair_queue.h"
 #include "base/edge/http_connection.h"
 
@@ -60,6 +62,15 @@ bool NoRoomForASocket(error_code failed) {
          failed == errc::no_buffer_space || failed == errc::not_enough_memory;
 }
 
+std::string RemoteOf(tcp::socket& socket) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  // Where it has gone already, all such share one source.
+  if (getpeername(socket.native_handle(), reinterpret_cast<sockaddr*>(&from), &size) != 0)
+    return {};
+  return ConnectionGate::RemoteOf(from);
+}
+
 // "[::1]" is how a URL writes it.
 std::string WithoutBrackets(const std::string& host) {
   const bool has = host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -73,6 +84,10 @@ class HttpServer::Impl final : public HttpDesk {
   Impl(Options options, MetricRegistry& metrics)
       : options_(std::move(options)),
         refused_(RefusalCounters(metrics, options_.name)),
+        most_(PartOf(DescriptorLimit(), kHttpPart, options_.limits.connections)),
+        admission_({.connections = most_,
+                    .strangers = most_,
+                    .strangers_of_address = std::max<size_t>(2, most_ / 2)}),
         acceptor_(io_),
         accept_pause_(io_),
         queue_(options_.limits.waiting, std::max<size_t>(1, options_.limits.pool_threads / 2)) {}
@@ -124,8 +139,10 @@ class HttpServer::Impl final : public HttpDesk {
   bool has_pool_ = false;
   int port_ = 0;
 
+  const size_t most_;  // connections at once
+
   // ---- I/O thread ----
-  HttpAdmission admission_;
+  ConnectionAdmission admission_;
   std::map<uint64_t, HttpConnection*> open_;
   uint64_t next_id_ = 0;
   size_t running_ = 0;
@@ -243,13 +260,15 @@ void HttpServer::Impl::OnAccepted(error_code failed, tcp::socket socket) {
 }
 
 void HttpServer::Impl::Admit(tcp::socket socket) {
-  if (open_.size() >= options_.limits.connections) {
+  const Time now = SteadyNow();
+  const std::string source = ConnectionGate::SourceOf(RemoteOf(socket));
+  if (const auto room = admission_.MakeRoom(now, source); room.reached) {
     Count(HttpRefusal::kFull);
-    const auto victim = admission_.Victim();
-    if (!victim) return;  // all are being handled: the new one goes
-    open_[*victim]->Close();
+    if (!room.victim) return;  // all are being handled: the new one goes
+    open_[*room.victim]->Close();
   }
   const uint64_t id = next_id_++;
+  admission_.Add(now, id, source);
   const auto connection = MakeHttpConnection(std::move(socket), tls_ ? &*tls_ : nullptr, *this, id);
   open_[id] = connection.get();
   connection->Begin();

@@ -24,7 +24,8 @@ typedef struct x509_st X509;
 namespace crowdsurf {
 
 struct HttpLimits {
-  // At once. A connection above it closes the oldest unfinished request, else the longest idle one.
+  // At once, but at most an eighth of the process's descriptors. A connection above it closes the
+  // oldest unfinished request of the address that has most, else its longest idle one.
   size_t connections = 256;
   size_t header_bytes = 16 << 10;  // of the request line, and again of all fields; else 431
   size_t headers = 64;             // fields; else 431

@@ -106,6 +106,13 @@ StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const st
                          std::shared_ptr<void>(nullptr, [refusals](void*) { refusals->End(); })};
 }
 
+StatusOr<PublicKey> KeyShownBy(const grpc::AuthContext& call) {
+  const auto shown = call.FindPropertyValues("x509_pem_cert");
+  // A call without it cannot be: the handshake requires one. More than one says nothing clear.
+  if (shown.size() != 1) return absl::UnauthenticatedError("no certificate");
+  return PublicKeyOfCertificate(std::string(shown[0].data(), shown[0].size()));
+}
+
 PeerCredentials MakeInsecureCredentials() {
   return {grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials(), nullptr};
 }

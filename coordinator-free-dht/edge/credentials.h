@@ -6,6 +6,7 @@
 // cipher left enabled needs an RSA certificate, and ours are Ed25519.
 #pragma once
 
+#include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 
@@ -29,5 +30,8 @@ struct PeerCredentials {
 StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const std::string& job,
                                               Counter& refused);
 PeerCredentials MakeInsecureCredentials();
+
+// The key of the certificate that the other end of a call has shown. Error: there is none.
+StatusOr<PublicKey> KeyShownBy(const grpc::AuthContext& call);
 
 }  // namespace crowdsurf::dht

@@ -51,7 +51,10 @@ RefusedConnections::RefusedConnections(MetricRegistry& registry)
       certificate(RefusedFor(registry, "certificate")),
       cut_off(RefusedFor(registry, "cut_off")),
       timed_out(RefusedFor(registry, "timed_out")),
-      other(RefusedFor(registry, "other")) {}
+      other(RefusedFor(registry, "other")),
+      registry_(registry) {}
+
+Counter& RefusedConnections::For(const char* reason) { return RefusedFor(registry_, reason); }
 
 void RouteGrpcLog(LogSink* sink) {
   {

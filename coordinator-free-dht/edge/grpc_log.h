@@ -27,6 +27,12 @@ struct RefusedConnections {
   Counter& cut_off;  // ended by the other side in the middle
   Counter& timed_out;  // said nothing more
   Counter& other;
+  // What the gate before gRPC refused or cut (base/edge/connection_gate.h). One that was in its
+  // handshake then counts as cut_off, too. The series of a reason is made by its first refusal.
+  Counter& For(const char* reason);
+
+ private:
+  MetricRegistry& registry_;
 };
 
 // Why `line` of gRPC's source `file` says a server's connection was refused: a label of the metric;

@@ -36,8 +36,8 @@ class Relay::Impl::Service : public peer::PeerRelay::CallbackService {
  public:
   explicit Service(Impl& relay) : relay_(relay) {}
   grpc::ServerBidiReactor<peer::RelayPiece, peer::RelayPiece>* Carry(
-      grpc::CallbackServerContext*) override {
-    ServedCall* call = relay_.Serve();
+      grpc::CallbackServerContext* context) override {
+    ServedCall* call = relay_.Serve(relay_.KeyOf(*context));
     if (call != nullptr) return call;
     return new RefusedCall;
   }

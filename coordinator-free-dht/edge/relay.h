@@ -27,6 +27,7 @@
 namespace grpc {
 class Service;
 class Channel;
+class CallbackServerContext;
 }  // namespace grpc
 
 namespace crowdsurf::dht {
@@ -60,6 +61,9 @@ struct RelayOptions {
   std::function<std::shared_ptr<grpc::Channel>(const std::string& endpoint)> channel_to;
   std::function<Time()> now;                                             // any thread
   std::function<std::string(const std::string& endpoint)> dial_at = {};  // see TransportOptions
+  // A neighbour's call has come: the key of the certificate that it showed, empty without TLS. Any
+  // thread.
+  std::function<std::string(const grpc::CallbackServerContext& call)> known = {};
 };
 
 class Relay {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/endpoint.h"
 #include "coordinator-free-dht/edge/relay_impl.h"
 
 namespace crowdsurf::dht {
@@ -27,20 +28,14 @@ void Relay::Impl::Do(const RelayDial& action) {
   const auto socket = it->second.dial = std::make_shared<asio::ip::tcp::socket>(loop_);
   const std::string endpoint =
       options_.dial_at ? options_.dial_at(action.endpoint) : action.endpoint;
-  const size_t colon = endpoint.rfind(':');
-  std::string host = endpoint.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  const std::string port = colon == std::string::npos ? "" : endpoint.substr(colon + 1);
-  const auto connect = [this, id, socket](const asio::ip::tcp::endpoint& to) {
-    socket->async_connect(to, [this, id, socket](std::error_code error) { OnDialed(id, error); });
-  };
-  std::error_code not_numeric;
-  const auto address = asio::ip::make_address(host, not_numeric);
-  if (!not_numeric) {
-    return connect({address, static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10))});
+  const auto to = ParseEndpoint(endpoint);
+  if (to && to->kind != Endpoint::Kind::kName) {
+    const asio::ip::tcp::endpoint at(asio::ip::make_address(to->host), to->port);
+    return socket->async_connect(
+        at, [this, id, socket](std::error_code error) { OnDialed(id, error); });
   }
   // A name may lead elsewhere by now than where the certificate was found.
-  asio::post(loop_, [this, id, not_numeric] { OnDialed(id, not_numeric); });
+  asio::post(loop_, [this, id] { OnDialed(id, asio::error::host_not_found); });
 }
 
 void Relay::Impl::Do(const RelayProve& action) {

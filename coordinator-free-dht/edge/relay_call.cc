@@ -1,7 +1,9 @@
 #include "coordinator-free-dht/edge/relay_call.h"
 
+#include <chrono>
 #include <utility>
 
+#include "base/endpoint.h"
 #include "coordinator-free-dht/core/wire/codec.h"
 #include "coordinator-free-dht/edge/relay.h"
 
@@ -116,15 +118,29 @@ void ServedCall::Serve(std::function<void(RelayQuestion)> on_open, std::function
   KeepAlive();
   on_open_ = std::move(on_open);
   on_gone_ = std::move(on_gone);
+  opening_.expires_after(std::chrono::nanoseconds(kRelayGreeting.nanoseconds()));
+  opening_.async_wait([weak = weak_from_this()](std::error_code error) {
+    const auto self = weak.lock();
+    if (!error && self != nullptr) self->OnOpeningLate();
+  });
   StartRead(&in_);
+}
+
+void ServedCall::OnOpeningLate() {
+  if (!on_open_) return;
+  on_open_ = nullptr;
+  on_gone_ = nullptr;
+  host_.metrics.Refuse(RelayRefusal::kSilent);
+  FinishOnce(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "asked nothing"));
 }
 
 void ServedCall::TakeOpening(LegResult result) {
   const bool ok = result == LegResult::kDone;
+  opening_.cancel();
   const auto on_open = std::exchange(on_open_, nullptr);
   const peer::RelayOpen& open = in_.open();
-  const bool understood =
-      ok && in_.has_open() && !open.endpoint().empty() && open.endpoint().size() <= kMaxEndpoint;
+  const bool understood = ok && in_.has_open() && open.endpoint().size() <= kMaxEndpoint &&
+                          ParseEndpoint(open.endpoint());
   if (!understood) {
     if (ok) host_.metrics.Refuse(RelayRefusal::kMalformed);
     on_gone_ = nullptr;

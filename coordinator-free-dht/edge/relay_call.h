@@ -101,9 +101,12 @@ class AskedCall
 class ServedCall
     : public RelayCall<ServedCall, grpc::ServerBidiReactor<peer::RelayPiece, peer::RelayPiece>> {
  public:
-  explicit ServedCall(RelayCallHost& host) : RelayCall(host) {}
+  // `share`: its bound's, given back when the call goes.
+  ServedCall(RelayCallHost& host, std::shared_ptr<void> share)
+      : RelayCall(host), share_(std::move(share)), opening_(host.loop) {}
 
-  // Waits for the opening piece. on_gone: the asker has gone, before it was answered.
+  // Waits for the opening piece, kRelayGreeting at most. on_gone: the asker has gone, before it was
+  // answered.
   void Serve(std::function<void(RelayQuestion)> on_open, std::function<void()> on_gone);
   // kFound: `done` is called when it is on its way, or the asker has gone; else ends the call.
   void Answer(RelayAnswer answer, OnWritten done);
@@ -118,7 +121,11 @@ class ServedCall
   void TakeRead(LegResult result);
   void TakeWritten(LegResult result);
   void TakeOpening(LegResult result);
+  void OnOpeningLate();
   void FinishOnce(const grpc::Status& status);
+
+  const std::shared_ptr<void> share_;
+  asio::steady_timer opening_;
 
   std::function<void(RelayQuestion)> on_open_;
   std::function<void()> on_gone_;

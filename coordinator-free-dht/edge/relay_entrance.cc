@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/endpoint.h"
 #include "coordinator-free-dht/edge/relay.h"
 
 namespace crowdsurf::dht {
@@ -125,7 +126,7 @@ void RelayEntrance::OnGreeting(const std::shared_ptr<Guest>& guest, size_t bytes
     return Refuse(guest, "407 Proxy Authentication Required");
   }
   // What it says before it has an answer would be for the end, and is nobody's who speaks TLS.
-  if (!text.starts_with("CONNECT ") || endpoint.empty() || bytes != text.size()) {
+  if (!text.starts_with("CONNECT ") || !ParseEndpoint(endpoint) || bytes != text.size()) {
     metrics_.Refuse(RelayRefusal::kMalformed);
     return Refuse(guest, "400 Bad Request");
   }

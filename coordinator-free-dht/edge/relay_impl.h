@@ -30,8 +30,12 @@ class Relay::Impl {
   void Stop();
   const RelayEntrance& entrance() const { return entrance_; }
   void Connect(const std::string& endpoint, Connected done);
-  // A neighbour's call; nullptr: there are too many, or the relay does not run.
-  ServedCall* Serve();
+  // A neighbour's call; nullptr: there are too many, or the relay does not run. `key`: of the
+  // certificate that it showed; empty: of none.
+  ServedCall* Serve(const std::string& key);
+  std::string KeyOf(const grpc::CallbackServerContext& call) const {
+    return options_.known ? options_.known(call) : std::string();
+  }
 
   // Under the mutex; any thread.
   template <class Work>
@@ -79,7 +83,8 @@ class Relay::Impl {
 
   std::mutex mutex_;
   std::condition_variable released_;
-  size_t asked_ = 0, served_ = 0;  // calls that gRPC has not let go of
+  size_t asked_ = 0, served_ = 0;            // calls that gRPC has not let go of
+  std::map<std::string, size_t> served_of_;  // of those that were served, by key
   bool stopped_ = false;
   RelayPaths paths_;
   RelaySearches searches_;

@@ -1,23 +1,34 @@
 // Relay: questions of neighbours and of this agent, and the connections that come of them.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "coordinator-free-dht/edge/relay_impl.h"
 
 namespace crowdsurf::dht {
 
-ServedCall* Relay::Impl::Serve() {
+ServedCall* Relay::Impl::Serve(const std::string& key) {
   {
     const std::lock_guard lock(mutex_);
+    // One certificate gets half of them: it must not keep all others from being carried.
+    const size_t most = key.empty() ? options_.config.carried : options_.config.carried / 2;
+    const auto same = served_of_.find(key);
+    const bool full = served_ >= options_.config.carried ||
+                      (same != served_of_.end() && same->second >= std::max<size_t>(1, most));
     // Before the relay runs there is no thread to work on the question.
-    if (stopped_ || !thread_.joinable() || served_ >= options_.config.carried) {
+    if (stopped_ || !thread_.joinable() || full) {
       metrics_.Refuse(RelayRefusal::kConnections);
       return nullptr;
     }
     ++served_;
+    ++served_of_[key];
   }
-  const auto call = std::make_shared<ServedCall>(served_host_);
+  const auto share = std::shared_ptr<void>(nullptr, [this, key](void*) {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = served_of_.find(key); --it->second == 0) served_of_.erase(it);
+  });
+  const auto call = std::make_shared<ServedCall>(served_host_, share);
   asio::post(loop_, [this, call] {
     const uint64_t id = ++next_id_;
     call->Serve(

@@ -1,5 +1,6 @@
 #include "coordinator-free-dht/edge/transport.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,13 +10,16 @@
 namespace crowdsurf::dht {
 namespace {
 
-constexpr int kIdleChannel = 30'000;  // ms; searches come in bursts, when somebody joins or dies
-
 int Milliseconds32(Duration d) { return static_cast<int>(d.milliseconds()); }
 
 std::string Join(const std::string& host, int port) {
   const bool is_v6 = host.find(':') != std::string::npos && !host.starts_with('[');
   return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+// The body's bound is ours to count; gRPC's own is above it and ends the stream.
+int MostOfAnEnvelope(const TransportOptions& options) {
+  return static_cast<int>(std::min(options.message_bytes, kPieceBytes) + 4096);
 }
 
 grpc::ChannelArguments MakeArguments(const TransportOptions& options) {
@@ -33,12 +37,11 @@ grpc::ChannelArguments MakeArguments(const TransportOptions& options) {
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A proxy of the environment would not know the pods, and must not see their traffic.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // The body's bound is ours to count; gRPC's own is above it and ends the stream.
-  args.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes + 4096));
+  args.SetMaxReceiveMessageSize(MostOfAnEnvelope(options));
   return args;
 }
 
-Counter& Dropped(MetricRegistry& r, const char* reason) {
+Counter& DroppedFor(MetricRegistry& r, const char* reason) {
   return r.AddCounter("crowdsurf_peer_messages_dropped_total", "Messages dropped, by reason.",
                       {{"reason", reason}});
 }
@@ -54,10 +57,10 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
       received(r.AddCounter("crowdsurf_peer_messages_received_total", "Messages from peers.")),
       sent_bytes(r.AddCounter("crowdsurf_peer_sent_bytes_total", "Bodies written to peers.")),
       received_bytes(r.AddCounter("crowdsurf_peer_received_bytes_total", "Bodies from peers.")),
-      dropped_queue(Dropped(r, "queue_full")),
-      dropped_size(Dropped(r, "too_large")),
-      dropped_lost(Dropped(r, "connection_lost")),
-      dropped_mailbox(Dropped(r, "mailbox_full")),
+      dropped_queue(DroppedFor(r, "queue_full")),
+      dropped_size(DroppedFor(r, "too_large")),
+      dropped_lost(DroppedFor(r, "connection_lost")),
+      dropped_mailbox(DroppedFor(r, "mailbox_full")),
       invalid(r.AddCounter("crowdsurf_peer_frames_invalid_total",
                            "Frames that break the stream's protocol.")),
       impostors(r.AddCounter("crowdsurf_peer_impostors_total",
@@ -65,10 +68,21 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
       dials(r.AddCounter("crowdsurf_peer_dials_total", "Connections tried.")),
       dials_refused(DialsFailed(r, "refused")),
       dials_failed(DialsFailed(r, "other")),
+      registry(r),
       certificates_refused(r.AddCounter("crowdsurf_peer_certificates_refused_total",
                                         "Connections refused for their certificate.")),
+      probes_failed(r.AddCounter("crowdsurf_peer_port_probes_failed_total",
+                                 "Handshakes with the own peer port that nobody answered.")),
       refused(r),
       streams(r.AddGauge("crowdsurf_peer_streams", "Streams open or being opened.")) {}
+
+Counter& TransportMetrics::StreamRefused(const char* reason) {
+  return registry.AddCounter("crowdsurf_peer_streams_refused_total",
+                             "Accepted streams that were ended before their hello, by reason.",
+                             {{"reason", reason}});
+}
+
+Counter& TransportMetrics::Dropped(const char* reason) { return DroppedFor(registry, reason); }
 
 TransportCore::TransportCore(TransportOptions options, const Identity& identity, HostLoop& host,
                              MetricRegistry& metrics, Logger logger)
@@ -79,7 +93,8 @@ TransportCore::TransportCore(TransportOptions options, const Identity& identity,
       logger_(logger.For("transport")),
       metrics_(metrics),
       arguments_(MakeArguments(options_)),
-      relay_(MakeRelayOptions(), metrics, logger_) {}
+      relay_(MakeRelayOptions(), metrics, logger_),
+      joining_({.most = options_.joining_bytes}) {}
 
 RelayOptions TransportCore::MakeRelayOptions() {
   RelayOptions options;
@@ -89,6 +104,7 @@ RelayOptions TransportCore::MakeRelayOptions() {
   options.prove_peer = [this](const Contact& end) { Prove(end); };
   options.now = [this] { return host_.Now(); };
   options.dial_at = options_.dial_at;
+  options.known = [this](const grpc::CallbackServerContext& context) { return Know(context); };
   return options;
 }
 
@@ -102,12 +118,15 @@ Status TransportCore::Start() {
   }
   // Before the server, whose first call may already ask the relay.
   if (Status status = relay_.Start(); !status.ok()) return status;
+  gate_ = std::make_unique<ConnectionGate>(MakeGateOptions());
+  if (Status status = gate_->Open(); !status.ok()) return status;
   exchange_ = MakeExchangeService(weak_from_this());
   grpc::ServerBuilder builder;
-  int port = 0;
-  const std::string address = Join(options_.listen, options_.port);
-  builder.AddListeningPort(address, credentials_.server, &port);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_.server);
+  // A neighbour's connections are carried in as many calls of one connection.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(options_.relay.carried + options_.streams_of_key));
   // Peers ping as they are told above; gRPC's default holds so many pings for an attack.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -117,17 +136,25 @@ Status TransportCore::Start() {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              Milliseconds32(options_.connect_timeout));  // who dials gives up then
-  builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes + 4096));
+  builder.SetMaxReceiveMessageSize(MostOfAnEnvelope(options_));
   builder.RegisterService(exchange_.get());
   builder.RegisterService(relay_.service());
   for (grpc::Service* service : services) builder.RegisterService(service);
   CountRefusedConnections(metrics_.refused);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
-    server_ = nullptr;
-    return absl::UnavailableError(absl::StrCat("listen on ", address, ": not possible"));
-  }
-  endpoint = Join(options_.advertise.empty() ? options_.listen : options_.advertise, port);
+  if (server_ == nullptr) return absl::UnavailableError("gRPC's server does not start");
+  endpoint = Join(options_.advertise.empty() ? options_.listen : options_.advertise, gate_->port());
+  gate_->Serve([this](int listener, int connected) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener;
+    connection.fd = connected;
+    acceptor_->HandleNewConnection(&connection);
+  });
+  probe_ = std::make_unique<PortProbe>(
+      PortProbe::Options{options_.probe_period, options_.connect_timeout,
+                         [this] { return ChannelToSelf(); }},
+      metrics_.probes_failed);
+  probe_->Start();
   return absl::OkStatus();
 }
 
@@ -137,7 +164,10 @@ void TransportCore::Stop() {
     if (stopped_) return;
     stopped_ = true;
   }
+  // Before the port, which it would find deaf.
+  if (probe_ != nullptr) probe_->Stop();
   // The listening socket first: who redials us when its stream is cut shall be refused.
+  if (gate_ != nullptr) gate_->Stop();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   StopCountingRefusedConnections(metrics_.refused);
   std::unique_lock lock(mutex_);
@@ -150,33 +180,12 @@ void TransportCore::Stop() {
   retired_.clear();
   // Here and not in our destructor: a callback thread may be the last to let go of us, and a server
   // cannot be destroyed on one of its own threads.
+  acceptor_.reset();
   server_.reset();
   exchange_.reset();
   peers_.clear();
   dialing_unknown_.clear();
   events_.clear();
-}
-
-std::shared_ptr<grpc::Channel> TransportCore::NewChannel(const std::string& to) const {
-  return grpc::CreateCustomChannel(options_.dial_at ? options_.dial_at(to) : to,
-                                   credentials_.channel, arguments_);
-}
-
-// What gRPC does with a proxy of the environment, but with ours and for this channel alone: a
-// NO_PROXY of the pod must not come between.
-std::shared_ptr<grpc::Channel> TransportCore::CarriedChannel(const std::string& to) const {
-  grpc::ChannelArguments arguments = arguments_;
-  arguments.SetString("grpc.http_connect_server", to);
-  arguments.SetString("grpc.http_connect_headers",
-                      absl::StrCat("Proxy-Authorization:", relay_.secret()));
-  return grpc::CreateCustomChannel(relay_.entrance(), credentials_.channel, arguments);
-}
-
-std::shared_ptr<grpc::Channel> TransportCore::ChannelToNeighbour(const std::string& to) const {
-  grpc::ChannelArguments arguments = arguments_;
-  arguments.SetInt(GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, kIdleChannel);
-  return grpc::CreateCustomChannel(options_.dial_at ? options_.dial_at(to) : to,
-                                   credentials_.channel, arguments);
 }
 
 peer::Envelope TransportCore::OwnHello() const {
@@ -207,6 +216,8 @@ Status PeerTransport::Start() { return core_->Start(); }
 void PeerTransport::Stop() { core_->Stop(); }
 
 std::string PeerTransport::endpoint() const { return core_->endpoint; }
+
+bool PeerTransport::answers() const { return core_->answers(); }
 
 Relay& PeerTransport::relay() { return core_->relay(); }
 

@@ -9,7 +9,9 @@
 // then is one like any other. Messages between two peers arrive in order while a stream lives; one
 // may be lost with its stream, never duplicated. Threads: Start, Stop and Send from any thread;
 // handlers run on the host thread. Bounds: waiting messages (count and bytes, newest dropped),
-// streams in and out, message size.
+// streams in and out, message size; connections, by base/edge/connection_gate.h, which takes them
+// before gRPC does. A connection has 2 * connect_timeout for its first call, a stream has
+// connect_timeout for its Hello.
 #pragma once
 
 #include <functional>
@@ -37,19 +39,28 @@ class Relay;
 enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1, kTensor = 2 };
 
 struct TransportOptions {
-  std::string listen = "127.0.0.1";         // address to bind
-  int port = 0;                             // 0: any free one
-  std::string advertise = {};               // host that peers dial; empty: `listen`
-  std::string job = {};                     // whose certificates are good; empty: any of our CA
-  bool tls = true;                          // false: for tests; ids are only claimed
-  size_t queue_messages = 4096;             // waiting for one stream
-  size_t queue_bytes = 16 << 20;            // waiting for one stream
-  size_t streams_out = 256;                 // dialed, least recently used goes first
-  size_t streams_in = 1024;                 // accepted
-  size_t message_bytes = 4 << 20;           // of one body
+  std::string listen = "127.0.0.1";  // address to bind
+  int port = 0;                      // 0: any free one
+  std::string advertise = {};        // host that peers dial; empty: `listen`
+  std::string job = {};              // whose certificates are good; empty: any of our CA
+  bool tls = true;                   // false: for tests; ids are only claimed
+  size_t queue_messages = 4096;      // waiting for one stream
+  size_t queue_bytes = 64 << 20;     // waiting for one stream
+  size_t streams_out = 256;          // dialed, least recently used goes first
+  size_t streams_in = 1024;          // accepted
+  size_t streams_of_key = 16;        // of those, that show one certificate
+  size_t connections_of_key = 16;    // accepted, the same; its oldest makes room
+  // Accepted connections without a call of somebody of the job yet, of which an address has at
+  // most half. Less where descriptors are few (base/edge/descriptors.h).
+  size_t strangers = 256;
+  // Of one body, which may travel in pieces. The longest is the PLAN of 2^20 chunks that are all
+  // reduced again: 34 MiB.
+  size_t message_bytes = 40 << 20;
+  size_t joining_bytes = 64 << 20;          // of bodies that have come in part, all streams
   Duration connect_timeout = Seconds(5);    // of a dial that is neither answered nor refused
   Duration keepalive = Seconds(5);          // ping on a silent connection
   Duration keepalive_timeout = Seconds(2);  // then it is dead
+  Duration probe_period = Seconds(10);      // between two handshakes with the own port
   RelayConfig relay = {};                   // for peers that may not be dialed
   // Where an address is really dialed; empty: there. Tests hide a peer by it, as a firewall would.
   std::function<std::string(const std::string& endpoint)> dial_at = {};
@@ -87,6 +98,9 @@ class PeerTransport {
 
   // host:port that others can dial. After Start.
   std::string endpoint() const;
+  // Does the own port complete handshakes? False after two failures in a row (edge/port_probe.h).
+  // Any thread, after Start.
+  bool answers() const;
 
   // Queues `body` for a peer, dialing `peer.endpoint` when there is no stream. With an id of none,
   // the peer that answers at the endpoint gets it. Never blocks. False (counted) when the queue is

@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/endpoint.h"
 #include "coordinator-free-dht/core/wire/codec.h"
 #include "coordinator-free-dht/edge/certificate.h"
 
 namespace crowdsurf::dht {
 namespace {
 
+constexpr Duration kWarnAgain = Seconds(10);  // of a message that is too long
+
 size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().size(); }
 
 StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext* auth, bool tls) {
-  if (tls) {
-    const auto shown = auth->FindPropertyValues("x509_pem_cert");
-    // A stream without it cannot be: the handshake requires one. More than one says nothing clear.
-    if (shown.size() != 1) return absl::UnauthenticatedError("no certificate");
-    return PublicKeyOfCertificate(std::string(shown[0].data(), shown[0].size()));
-  }
+  if (tls) return KeyShownBy(*auth);
   PublicKey key;
   if (hello.public_key().size() != key.size()) return absl::InvalidArgumentError("no public key");
   std::copy(hello.public_key().begin(), hello.public_key().end(), key.begin());
@@ -29,11 +27,13 @@ StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext*
 bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
   if (body.size() > options_.message_bytes) {
     metrics_.dropped_size.Add();
+    WarnOfTooLong(to, body.size());
     return false;
   }
-  peer::Envelope envelope;
-  envelope.mutable_frame()->set_channel(static_cast<uint32_t>(kind));
-  envelope.mutable_frame()->set_body(body.data(), body.size());
+  if (!to.endpoint.empty() && !ParseEndpoint(to.endpoint)) {
+    metrics_.Dropped("bad_address").Add();
+    return false;
+  }
   std::vector<StreamPtr> retired;  // destroyed after the lock is let go
   const std::lock_guard lock(mutex_);
   retired.swap(retired_);
@@ -44,7 +44,30 @@ bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
     if (to.endpoint.empty() || to.id == identity_.id()) return false;
     stream = Dial(to);
   }
-  return Enqueue(stream, std::move(envelope));
+  const size_t pieces = std::max<size_t>(1, (body.size() + kPieceBytes - 1) / kPieceBytes);
+  // All of it or nothing: half a message helps nobody.
+  if (!HasRoom(*stream, pieces, body.size())) return false;
+  for (size_t part = 0; part < pieces; ++part) {
+    const size_t at = part * kPieceBytes, size = std::min(kPieceBytes, body.size() - at);
+    peer::Envelope envelope;
+    peer::Frame& frame = *envelope.mutable_frame();
+    frame.set_channel(static_cast<uint32_t>(kind));
+    frame.set_body(body.data() + at, size);
+    frame.set_part(static_cast<uint32_t>(part));
+    frame.set_more(part + 1 < pieces);
+    (void)Enqueue(stream, std::move(envelope));
+  }
+  return true;
+}
+
+// A strategy or a model too large for its own words: nothing goes on until somebody knows.
+void TransportCore::WarnOfTooLong(const Contact& to, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const Time now = host_.Now();
+  if (!warned_of_length_.unset() && now - warned_of_length_ < kWarnAgain) return;
+  warned_of_length_ = now;
+  logger_.Warning("a message is too long and is not sent",
+                  {{"peer", to.id.brief()}, {"bytes", bytes}, {"most", options_.message_bytes}});
 }
 
 // A ready stream, else one being dialed, else null.
@@ -69,7 +92,7 @@ StreamPtr TransportCore::Dial(const Contact& to) {
 }
 
 StreamPtr TransportCore::DialBy(const Contact& to, StreamPath path) {
-  EvictIdle();
+  EvictIdle(options_.streams_out - 1);
   metrics_.dials.Add();
   const bool carried = path == StreamPath::kCarried;
   auto channel = carried ? CarriedChannel(to.endpoint) : NewChannel(to.endpoint);
@@ -104,8 +127,9 @@ void TransportCore::Prove(const Contact& end) {
   (void)Dial(end);
 }
 
-// Makes room for one more dialed stream by closing the least recently used idle ones.
-void TransportCore::EvictIdle() {
+// Closes the least recently used idle stream when more than `most` are dialed. One that is busy
+// when another is dialed stays, and is looked at again when it has written all.
+void TransportCore::EvictIdle(size_t most) {
   size_t dialed = 0;
   StreamPtr oldest;
   for (const auto& [raw, stream] : all_) {
@@ -115,21 +139,24 @@ void TransportCore::EvictIdle() {
     if (idle && (oldest == nullptr || stream->last_used < oldest->last_used)) oldest = stream;
   }
   // When all are busy one more is dialed: a bound on idle ones must not stop traffic.
-  if (dialed < options_.streams_out || oldest == nullptr) return;
+  if (dialed <= most || oldest == nullptr) return;
   oldest->close_when_empty = true;
   // Nothing more is queued on it, so that its closing loses nothing.
   std::erase(peers_[oldest->peer.id].ready, oldest);
   Pump(oldest);
 }
 
+// The newest is dropped: the peer may wait for older ones, and order stays.
+bool TransportCore::HasRoom(const Stream& stream, size_t messages, size_t bytes) {
+  const bool has = stream.queue.size() + messages <= options_.queue_messages &&
+                   stream.queue_bytes + bytes <= options_.queue_bytes;
+  if (!has) metrics_.dropped_queue.Add();
+  return has;
+}
+
 bool TransportCore::Enqueue(const StreamPtr& stream, peer::Envelope envelope) {
   const size_t size = SizeOf(envelope);
-  // The newest is dropped: the peer may wait for older ones, and order stays.
-  if (stream->queue.size() >= options_.queue_messages ||
-      stream->queue_bytes + size > options_.queue_bytes) {
-    metrics_.dropped_queue.Add();
-    return false;
-  }
+  if (!HasRoom(*stream, 1, size)) return false;
   stream->queue_bytes += size;
   stream->queue.push_back(std::move(envelope));
   stream->last_used = ++uses_;
@@ -156,15 +183,12 @@ void TransportCore::Pump(const StreamPtr& stream) {
 void TransportCore::OnWritten(const StreamPtr& stream, WriteResult result) {
   const std::lock_guard lock(mutex_);
   stream->writing = false;
-  if (result == WriteResult::kWritten) Pump(stream);  // else it is ending: OnDone has its queue
-}
-
-bool TransportCore::OnAccept(const StreamPtr& stream) {
-  const std::lock_guard lock(mutex_);
-  ++incoming_;
-  all_.emplace(stream.get(), stream);
-  metrics_.streams.Set(static_cast<double>(all_.size()));
-  return !stopped_ && incoming_ <= options_.streams_in;
+  if (result != WriteResult::kWritten) return;  // it is ending: OnDone has its queue
+  Pump(stream);
+  // Not for each message: only where the bound is passed are all streams looked at.
+  if (!stream->writing && all_.size() - incoming_ > options_.streams_out) {
+    EvictIdle(options_.streams_out);
+  }
 }
 
 bool TransportCore::OnRead(const StreamPtr& stream, const peer::Envelope& in,
@@ -184,7 +208,7 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
                             const grpc::AuthContext* auth) {
   const auto key = KeyOfPeer(hello, auth, options_.tls);
   // An address of any length would be kept in every table that the contact reaches.
-  if (!key.ok() || hello.endpoint().empty() || hello.endpoint().size() > kMaxEndpoint) {
+  if (!key.ok() || hello.endpoint().size() > kMaxEndpoint || !ParseEndpoint(hello.endpoint())) {
     metrics_.invalid.Add();
     return false;
   }
@@ -260,16 +284,21 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
 
 void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
   // Counted and dropped, and the stream goes on: a newer peer may have a channel more.
-  if (frame.channel() > static_cast<uint32_t>(ChannelKind::kTensor) ||
-      frame.body().size() > options_.message_bytes) {
+  Bytes body;
+  const auto joined = frame.channel() > static_cast<uint32_t>(ChannelKind::kTensor)
+                          ? FrameJoiner::Outcome::kRefused
+                          : stream->joiner.Take({frame.channel(), frame.part(), frame.more(),
+                                                 AsBytes(frame.body())},
+                                                options_.message_bytes, joining_, body);
+  if (joined == FrameJoiner::Outcome::kRefused) {
     metrics_.invalid.Add();
     return;
   }
   stream->last_used = ++uses_;
+  if (joined == FrameJoiner::Outcome::kWaits) return;
   metrics_.received.Add();
-  metrics_.received_bytes.Add(static_cast<double>(frame.body().size()));
+  metrics_.received_bytes.Add(static_cast<double>(body.size()));
   const auto kind = static_cast<ChannelKind>(frame.channel());
-  Bytes body(frame.body().begin(), frame.body().end());
   const bool posted = host_.Post([handlers = handlers, from = stream->peer, kind,
                                   body = std::move(body)](Time now, WallTime wall) mutable {
     if (handlers->on_message) handlers->on_message(now, wall, from, kind, std::move(body));

@@ -16,9 +16,12 @@
 #include <vector>
 
 #include "base/down_evidence.h"
+#include "base/edge/connection_gate.h"
+#include "coordinator-free-dht/core/wire/frame_joiner.h"
 #include "coordinator-free-dht/edge/credentials.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/peer.grpc.pb.h"
+#include "coordinator-free-dht/edge/port_probe.h"
 #include "coordinator-free-dht/edge/relay.h"
 #include "coordinator-free-dht/edge/transport.h"
 
@@ -45,10 +48,13 @@ class Stream {
   bool close_when_empty = false;  // idle, or the other side told us to use its own stream
   int probe = 0;                  // number of this redial after the last stream was cut; 0: none
   Time ready_since;
+  std::string key;   // accepted: the key that its certificate shows; empty without TLS
+  Time accepted_at;  // dialed: unset
   std::deque<peer::Envelope> queue;
   size_t queue_bytes = 0;
   uint64_t last_used = 0;
   peer::Envelope current;  // being written
+  FrameJoiner joiner;      // what was read of a message in pieces
 };
 
 using StreamPtr = std::shared_ptr<Stream>;
@@ -72,7 +78,14 @@ struct TransportMetrics {
   Counter& dials;
   Counter& dials_refused;
   Counter& dials_failed;
+  // Accepted and ended before their hello, by reason.
+  Counter& StreamRefused(const char* reason);
+  // For reasons that are rare: their series is made by the first.
+  Counter& Dropped(const char* reason);
+
+  MetricRegistry& registry;
   Counter& certificates_refused;
+  Counter& probes_failed;
   RefusedConnections refused;
   Gauge& streams;
 };
@@ -88,6 +101,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
   Relay& relay() { return relay_; }
+  bool answers() const { return probe_ == nullptr || probe_->answers(); }
   // For the relay: finds out whether that peer is there.
   void Prove(const Contact& end);
 
@@ -97,7 +111,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   // gRPC is finished with the stream.
   void OnDone(StreamPtr stream, StreamEnd end, const std::string& reason);
   // An accepted call: false when there are too many or we are stopping.
-  bool OnAccept(const StreamPtr& stream);
+  bool OnAccept(const StreamPtr& stream, const grpc::CallbackServerContext& context);
 
   std::mutex& mutex() { return mutex_; }
 
@@ -112,6 +126,13 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   };
 
   RelayOptions MakeRelayOptions();
+  ConnectionGate::Options MakeGateOptions();
+  // A call has come, so its connection showed a good certificate: the key of it, empty without TLS.
+  std::string Know(const grpc::CallbackServerContext& context);
+  void EndNameless();  // streams whose hello is late
+  std::shared_ptr<grpc::Channel> ChannelToSelf() const;
+  std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
+                                           const grpc::ChannelArguments& arguments) const;
   // By the path that the relay knows of; DialBy: by this one.
   StreamPtr Dial(const Contact& to);
   StreamPtr DialBy(const Contact& to, StreamPath path);
@@ -122,8 +143,10 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   bool DialCarried(const StreamPtr& stream, DownEvidence& evidence);
   StreamPtr StreamTo(const Contact& to);
   bool Enqueue(const StreamPtr& stream, peer::Envelope envelope);
+  bool HasRoom(const Stream& stream, size_t messages, size_t bytes);
+  void WarnOfTooLong(const Contact& to, size_t bytes);
   void Pump(const StreamPtr& stream);
-  void EvictIdle();
+  void EvictIdle(size_t most);
   void MoveQueue(const StreamPtr& from, const StreamPtr& to);
   bool OnHello(const StreamPtr& stream, const peer::Hello& hello, const grpc::AuthContext* auth);
   void Settle(const StreamPtr& stream, const PeerId& id, const std::string& at);
@@ -144,6 +167,9 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   TransportMetrics metrics_;
   PeerCredentials credentials_;
   grpc::ChannelArguments arguments_;
+  std::unique_ptr<ConnectionGate> gate_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<PortProbe> probe_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::Service> exchange_;
   Relay relay_;
@@ -152,7 +178,10 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   std::condition_variable idle_;
   bool stopped_ = false;
   uint64_t uses_ = 0;
+  JoinBudget joining_;
+  Time warned_of_length_;  // unset: never
   size_t incoming_ = 0;
+  std::map<std::string, size_t> incoming_of_;  // by key
   std::map<PeerId, Peer> peers_;
   std::map<std::string, StreamPtr> dialing_unknown_;  // by endpoint
   std::map<Stream*, StreamPtr> all_;

@@ -26,7 +26,12 @@ bool SaysHungUp(const std::string& reason) {
 void TransportCore::OnDone(StreamPtr stream, StreamEnd end, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   stream->closed = true;
-  if (!stream->outgoing) --incoming_;
+  stream->joiner.Drop();
+  if (!stream->outgoing) {
+    --incoming_;
+    const auto same = incoming_of_.find(stream->key);
+    if (same != incoming_of_.end() && --same->second == 0) incoming_of_.erase(same);
+  }
   all_.erase(stream.get());
   metrics_.streams.Set(static_cast<double>(all_.size()));
   if (!stopped_) {

@@ -85,7 +85,7 @@ class AcceptedStream : public Stream,
 
   void Begin(std::shared_ptr<AcceptedStream> self) {
     self_ = std::move(self);
-    const bool accepted = core_->OnAccept(self_);
+    const bool accepted = core_->OnAccept(self_, *context_);
     const std::lock_guard lock(core_->mutex());
     if (accepted && !closed) {
       StartRead(&incoming_);

@@ -13,6 +13,7 @@
 #include "base/backoff.h"
 #include "base/edge/any_address.h"
 #include "base/edge/clock.h"
+#include "base/edge/descriptors.h"
 #include "base/edge/log_sink.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/kube/lease.h"
@@ -218,6 +219,8 @@ int Main(int argc, char** argv) {
     return kBadConfiguration;
   }
   if (flags.signer_host.empty()) flags.signer_host = "crowdsurf-operator." + flags.space + ".svc";
+  // Before any port is opened: each has a part of what there is.
+  (void)RaiseDescriptorLimit();
   flags.listen = AnyAddress(flags.listen);
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed sockets
   signal(SIGTERM, OnSignal);

@@ -4,7 +4,9 @@
 Usage: strangers_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
 import os
+import pathlib
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -135,6 +137,69 @@ class StrangersTest(RunCase):
         with urllib.request.urlopen(f"http://{self.endpoints('e2e-0-1')['http']}/healthz", timeout=10) as answer:
             self.assertEqual(answer.status, 200)
         self.finish_unharmed(process, seen)
+
+
+    def handshakes(self, port):
+        """Whether that port of worker 0 answers a client's hello, as any other agent's would be."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        try:
+            with socket.create_connection(self.address("e2e-0-1", port), timeout=PATIENCE) as plain:
+                context.wrap_socket(plain).close()
+            return True
+        except OSError:
+            return False
+
+    def resident_mib(self, pid):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
+
+    def idle_connections_cost_nothing(self, descriptors):
+        """1,100 at each port of an agent that may have so many descriptors and no more."""
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+        if hard < 4096:
+            self.skipTest("the system allows too few descriptors for the strangers")
+        limit = (descriptors, descriptors)
+        self.write_endless()
+        process = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit))
+        seen = self.wait_for_all(process)
+        (agent,) = self.agents("e2e-0-1")
+        normal = self.resident_mib(agent)
+        idle = []
+        for port in ("peer", "tensor", "http"):
+            at = self.address("e2e-0-1", port)
+            for _ in range(1100):
+                idle.append(socket.create_connection(at, timeout=PATIENCE))
+        # A joiner comes while they are held, and whoever sat there stays.
+        os.kill(self.trainer("e2e-1-1"), signal.SIGKILL)
+        seen += self.wait_for(process, r"e2e-1-2 trains, with state")
+        self.assertTrue(self.handshakes("peer") and self.handshakes("tensor"))
+        with urllib.request.urlopen(f"http://{self.endpoints('e2e-0-1')['http']}/readyz", timeout=PATIENCE) as answer:
+            self.assertEqual(answer.status, 200)
+        held = self.resident_mib(agent)
+        for connection in idle:
+            connection.close()
+        self.assertTrue(self.handshakes("peer") and self.handshakes("tensor"))
+        grown = max(held, self.resident_mib(agent)) - normal
+        print(f"{descriptors} descriptors: {normal:.0f} MiB, and {grown:.1f} MiB more")
+        self.assertLess(grown, 64)
+        self.assertGreaterEqual(self.turned_away("of_address"), 800)
+        done = self.run_metric(seen, "crowdsurf_run_rounds_completed")
+        self.wait_until(lambda: self.run_metric(seen, "crowdsurf_run_rounds_completed") >= done + 8)
+        seen = self.end_job(process, seen)
+        report = self.report()
+        print(f"rounds {report['rounds']}")
+        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen)
+        self.assertNotRegex(seen, r"e2e-0-2", "the agent that was flooded was never replaced")
+        self.nothing_is_left()
+
+    def test_idle_connections_at_every_port_cost_no_round_and_no_joiner(self):
+        self.idle_connections_cost_nothing(1024)
+
+    def test_idle_connections_cost_nothing_where_descriptors_are_few(self):
+        self.idle_connections_cost_nothing(400)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/edge/any_address.h"
+#include "base/edge/descriptors.h"
 #include "base/edge/files.h"
 #include "base/edge/log_sink.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
@@ -79,6 +80,8 @@ int PrintViolations(const std::vector<std::string>& violations) {
 }
 
 int RunAgent(AgentOptions options) {
+  // Before any port is opened: each has a part of what there is.
+  (void)RaiseDescriptorLimit();
   options.listen = AnyAddress(options.listen);
   // From the supervisor, which counts: this process knows of itself alone.
   const char* crashes = std::getenv(kCrashesVariable);

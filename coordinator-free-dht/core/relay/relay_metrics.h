@@ -24,17 +24,18 @@ enum class RelayRefusal : uint8_t {
   kSecret,
   kMalformed,
   kWaiting,
+  kSilent,
 };
 // Of each, in the same order: the label `reason` of crowdsurf_relay_refused_total.
 inline constexpr auto kRelayRefusals =
     std::to_array<const char*>({"searches", "connections", "hops", "circle", "unknown_peer",
-                                "unproved", "secret", "malformed", "waiting"});
-static_assert(kRelayRefusals.size() == static_cast<size_t>(RelayRefusal::kWaiting) + 1);
+                                "unproved", "secret", "malformed", "waiting", "silent"});
+static_assert(kRelayRefusals.size() == static_cast<size_t>(RelayRefusal::kSilent) + 1);
 
 struct RelayMetrics {
   explicit RelayMetrics(MetricRegistry& r) : registry(r) {}
 
-  // The series of a reason is made by its first refusal: at zero all of them would be nine of a
+  // The series of a reason is made by its first refusal: at zero all of them would be ten of a
   // worker's series (at most 250).
   void Refuse(RelayRefusal reason) { Refused(reason).Add(); }
 

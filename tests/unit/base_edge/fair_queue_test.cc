@@ -1,10 +1,8 @@
-// Whose turn it is, and who goes when there is no room: orders are written out by hand.
+// Whose turn it is: orders are written out by hand.
 #include "base/edge/fair_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "base/edge/http_admission.h"
 
 namespace crowdsurf {
 namespace {
@@ -49,34 +47,6 @@ TEST(FairQueueTest, ASourceHasNoMoreUnderWayThanItsShare) {
   EXPECT_EQ(TakeAll(queue), "a3 ");
   queue.Done("b");
   EXPECT_EQ(TakeAll(queue), "");
-}
-
-TEST(HttpAdmissionTest, TheOldestUnfinishedGoesFirstThenTheLongestIdle) {
-  HttpAdmission open;
-  EXPECT_FALSE(open.Victim());
-  open.Enter(1, HttpPhase::kHandled);
-  EXPECT_FALSE(open.Victim()) << "what is being handled stays";
-  open.Enter(2, HttpPhase::kReplying);
-  open.Enter(3, HttpPhase::kIdle);
-  open.Enter(4, HttpPhase::kUnfinished);
-  open.Enter(5, HttpPhase::kUnfinished);
-  std::vector<uint64_t> order;
-  while (const auto victim = open.Victim()) {
-    order.push_back(*victim);
-    open.Leave(*victim);
-  }
-  EXPECT_THAT(order, testing::ElementsAre(4, 5, 3, 2));
-  EXPECT_EQ(open.size(), 1u);
-}
-
-TEST(HttpAdmissionTest, AConnectionIsAsOldAsItsPhase) {
-  HttpAdmission open;
-  open.Enter(1, HttpPhase::kUnfinished);
-  open.Enter(2, HttpPhase::kUnfinished);
-  open.Enter(1, HttpPhase::kIdle);
-  open.Enter(1, HttpPhase::kUnfinished);  // its next request began after the other's
-  EXPECT_EQ(open.Victim(), 2u);
-  EXPECT_EQ(open.size(), 2u);
 }
 
 }  // namespace

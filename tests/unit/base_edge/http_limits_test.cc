@@ -98,13 +98,13 @@ class HttpDripTest : public HttpFixture, public ::testing::WithParamInterface<si
 TEST_P(HttpDripTest, AProbeIsAnsweredWhileAThousandConnectionsDrip) {
   constexpr size_t kMany = 1000;
   constexpr int kTick_ms = 5;  // each: 5 of the thousand send a byte, so one sends once a second
+  rlimit files;                // a server has a part of them
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, std::max<rlim_t>(files.rlim_cur, 16'384));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
   limits_.connections = GetParam();
   Remake();
   Start();
-  rlimit files;
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-  files.rlim_cur = std::min<rlim_t>(files.rlim_max, std::max<rlim_t>(files.rlim_cur, 4096));
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
   std::vector<RawClient> many;
   for (size_t i = 0; i < kMany; ++i) {
     many.emplace_back(port());

@@ -266,6 +266,39 @@ TEST_F(TransportTest, TheLeastRecentlyUsedStreamMakesRoomAndComesBackWhenNeeded)
   EXPECT_TRUE(waiter_.Wait([&] { return others[0]->received().size() == 2; }));
 }
 
+// As long as the PLAN of a round of 2^20 chunks; one of a usual model fits a piece.
+TEST_F(TransportTest, ALongMessageTravelsInPiecesAndOthersKeepTheirOrder) {
+  Agent& a = Add(authority_);
+  Agent& b = Add(authority_);
+  std::string text(size_t{34} << 20, 'x');
+  for (size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>('a' + i / 4096 % 26);
+  EXPECT_TRUE(SendText(a, b.contact(), "before"));
+  EXPECT_TRUE(SendText(a, b.contact(), text));
+  EXPECT_TRUE(SendText(a, b.contact(), "after"));
+  ASSERT_TRUE(waiter_.Wait([&] { return b.received().size() == 3; }));
+  EXPECT_EQ(b.received()[0].second, "before");
+  EXPECT_TRUE(b.received()[1].second == text);
+  EXPECT_EQ(b.received()[2].second, "after");
+  EXPECT_EQ(Count(b, "crowdsurf_peer_messages_received_total"), 3);
+  EXPECT_EQ(Count(b, "crowdsurf_peer_frames_invalid_total"), 0);
+  EXPECT_FALSE(SendText(a, b.contact(), std::string((size_t{40} << 20) + 1, 'x')));
+  EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "too_large"}}), 1);
+}
+
+// Four are dialed before any is ready, so none could make room when the next was dialed.
+TEST_F(TransportTest, StreamsThatWereBusyMakeRoomWhenTheyAreIdle) {
+  Agent& a = Add(authority_, {.streams_out = 2});
+  std::vector<Agent*> others;
+  others.reserve(4);
+  for (int i = 0; i < 4; ++i) others.push_back(&Add(authority_));
+  for (Agent* other : others) SendText(a, other->contact(), "hello");
+  for (Agent* other : others) {
+    ASSERT_TRUE(waiter_.Wait([&] { return other->received().size() == 1; }));
+  }
+  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_peer_streams") == 2; }));
+  EXPECT_TRUE(a.down().empty());
+}
+
 TEST_F(TransportTest, CrossingDialsEndInOneConversation) {
   Agent& a = Add(authority_);
   Agent& b = Add(authority_);

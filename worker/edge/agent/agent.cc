@@ -273,7 +273,9 @@ Status Agent::Impl::StartHttp() {
   constexpr auto kOnPool = HttpServer::Runs::kOnPool;
   http_->Get("/healthz", kAtOnce, [](const Request&) { return Reply{200, "ok\n"}; });
   http_->Get("/readyz", kAtOnce, [this](const Request&) {
-    return ready_ ? Reply{200, "ok\n"} : Reply{503, "not seated yet\n"};
+    if (!ready_) return Reply{503, "not seated yet\n"};
+    return grpc_->answers() ? Reply{200, "ok\n"}
+                            : Reply{503, "the peer port answers no handshake\n"};
   });
   http_->Get("/trainerz", kAtOnce, [this](const Request&) {
     return trainer_hangs_ ? Reply{503, "the trainer makes no steps\n"} : Reply{200, "ok\n"};

@@ -17,13 +17,14 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
+#include "base/endpoint.h"
 #include "base/text.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr uint64_t kMaxFile = 1 << 20;
-constexpr size_t kMaxSeeds = 4096, kMaxSeedBytes = 300;  // a DNS name has at most 253
+constexpr size_t kMaxSeeds = 4096;
 constexpr size_t kMaxReason = 256;
 
 sigset_t EndSignals() {
@@ -45,10 +46,7 @@ std::vector<std::string> ParseSeeds(std::string_view text) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) {
       line.remove_suffix(1);
     }
-    // host:port, as far as it can be told without asking DNS.
-    const bool usable = line.size() > 2 && line.size() <= kMaxSeedBytes &&
-                        line.find(':') != line.npos && line.find(' ') == line.npos;
-    if (usable && seen.insert(line).second) seeds.emplace_back(line);
+    if (ParseEndpoint(line) && seen.insert(line).second) seeds.emplace_back(line);
   }
   return seeds;
 }

@@ -1,10 +1,24 @@
 // Accepted connections of an I/O thread: their places, frames to the host, and the budget of bytes
 // that the host has not taken yet.
 
+#include "base/edge/clock.h"
+#include "base/edge/connection_gate.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_io_thread.h"
 
 namespace crowdsurf::worker {
+namespace {
+
+std::string SourceOf(asio::ip::tcp::socket& socket) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  // Where it has gone already, all such share one source.
+  if (getpeername(socket.native_handle(), reinterpret_cast<sockaddr*>(&from), &size) != 0)
+    return {};
+  return ConnectionGate::SourceOf(ConnectionGate::RemoteOf(from));
+}
+
+}  // namespace
 
 // Given back when the host took the frame (or the mailbox refused it).
 class TensorTransport::Impl::IoThread::Token {
@@ -32,15 +46,31 @@ class TensorTransport::Impl::IoThread::Token {
   size_t bytes_;
 };
 
-// Who has not said who it is goes first, the oldest of them: strangers cannot keep peers out.
-bool TensorTransport::Impl::IoThread::MakePlace() {
-  if (accepted_.size() < all_.Share(all_.options_.accepted)) return true;
+// Who has not said who it is goes first: strangers cannot keep peers out.
+bool TensorTransport::Impl::IoThread::MakePlace(const std::string& source) {
+  const auto room = admission_.MakeRoom(SteadyNow(), source);
+  if (!room.reached) return true;
   all_.metrics_.ended.at("too_many")->Add();
-  if (nameless_.empty()) return false;
+  if (!room.victim) return false;
   // A copy: End takes it out of accepted_ (OnAcceptedEnd).
-  const Connection oldest = accepted_.at(*nameless_.begin()).connection;
-  oldest->End(TensorEnding::kFailed, "others want its place");
+  const Connection victim = accepted_.at(*room.victim).connection;
+  victim->End(TensorEnding::kFailed, "others want its place");
   return true;
+}
+
+// It is of whoever holds that key: which names a peer takes is its own choice.
+void TensorTransport::Impl::IoThread::OnNamed(uint64_t number, const TensorHello& hello) {
+  Accepted& accepted = accepted_.at(number);
+  accepted.peer = hello;
+  admission_.Enter(number, ConnectionAdmission::Phase::kHeld);
+  const auto key = accepted.connection->PeerKey();
+  const std::string owner =
+      key ? std::string(key->begin(), key->end()) : std::string(AsString(hello.id.view()));
+  const auto oldest = admission_.Own(number, owner);
+  if (!oldest) return;
+  all_.metrics_.ended.at("too_many")->Add();
+  const Connection victim = accepted_.at(*oldest).connection;
+  victim->End(TensorEnding::kFailed, "its key has too many");
 }
 
 const TlsCredentials* TensorTransport::Impl::IoThread::Credentials() {
@@ -52,13 +82,13 @@ const TlsCredentials* TensorTransport::Impl::IoThread::Credentials() {
 }
 
 void TensorTransport::Impl::IoThread::OnAccepted(asio::ip::tcp::socket socket) {
-  if (all_.stopped_ || !MakePlace()) return all_.Leave(index_);
+  const std::string source = SourceOf(socket);
+  if (all_.stopped_ || !MakePlace(source)) return all_.Leave(index_);
   const uint64_t number = next_accepted_++;
   TensorConnection::Events events;
   events.on_open = [this, number](const TensorHello& hello) {
     if (all_.options_.tokens && !Admit(*accepted_.at(number).connection, hello)) return false;
-    accepted_.at(number).peer = hello;
-    nameless_.erase(number);
+    OnNamed(number, hello);
     all_.metrics_.opened.Add();
     all_.metrics_.connections.Add(1);
     return true;
@@ -75,7 +105,7 @@ void TensorTransport::Impl::IoThread::OnAccepted(asio::ip::tcp::socket socket) {
   auto connection = std::make_shared<TensorConnection>(std::move(socket), Credentials(),
                                                        ConnectionSettings(), std::move(events));
   accepted_[number].connection = connection;
-  nameless_.insert(number);
+  admission_.Add(SteadyNow(), number, source);
   connection->Accept();
 }
 
@@ -142,7 +172,7 @@ void TensorTransport::Impl::IoThread::OnAcceptedEnd(uint64_t number, TensorEndin
   CountEnd(ending, why, peer ? &peer->id : nullptr);
   if (it == accepted_.end()) return;
   accepted_.erase(it);
-  nameless_.erase(number);
+  admission_.Leave(number);
   paused_.erase(number);
   all_.Leave(index_);
   if (!peer) return;

@@ -77,6 +77,10 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   void Resume();  // after on_frame said false
   // Ends now as `ending`; a goodbye is written if the socket takes it.
   void End(TensorEnding ending, std::string why);
+  // That the other side's certificate shows; nullopt: there is no TLS.
+  std::optional<dht::PublicKey> PeerKey() const {
+    return tls_ == nullptr ? std::nullopt : tls_->PeerKey();
+  }
   bool open() const { return state_ == State::kOpen; }
   bool ended() const { return state_ == State::kEnded; }
   // The own Hello went out unencrypted, so the other end could refuse what it says.

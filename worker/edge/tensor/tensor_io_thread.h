@@ -97,7 +97,8 @@ class TensorTransport::Impl::IoThread {
   bool Admit(TensorConnection& connection, const TensorHello& hello);
 
   // Accepted connections (tensor_accept.cc).
-  bool MakePlace();  // for one more connection
+  bool MakePlace(const std::string& source);  // for one more connection from there
+  void OnNamed(uint64_t number, const TensorHello& hello);
   bool OnFrame(uint64_t number, const TensorHeader& header, TensorPayload payload);
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
@@ -118,7 +119,7 @@ class TensorTransport::Impl::IoThread {
   std::list<PeerId> recent_;  // of links_, most recently used first
   std::set<PeerId> warned_;   // of them that they give no token
   std::map<uint64_t, Accepted> accepted_;
-  std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
+  ConnectionAdmission admission_;  // of them: kHeld since their Hello
   uint64_t next_accepted_ = 0;
   std::set<uint64_t> paused_;
 

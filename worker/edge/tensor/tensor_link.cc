@@ -1,6 +1,7 @@
 // Links of an I/O thread: dialling, the one reconnect, and what a failure means.
 
 #include "base/check.h"
+#include "base/endpoint.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_io_thread.h"
 
@@ -9,17 +10,6 @@ namespace {
 
 constexpr int kMaxRedials = 3;
 constexpr std::chrono::milliseconds kRedialGap{15};  // none before the first
-
-// "host:port" or "[v6]:port"; empty host when it is neither.
-std::pair<std::string, std::string> SplitEndpoint(const std::string& endpoint) {
-  const size_t colon = endpoint.rfind(':');
-  if (colon == std::string::npos || colon == 0) return {};
-  std::string host = endpoint.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return {host, endpoint.substr(colon + 1)};
-}
 
 }  // namespace
 
@@ -147,16 +137,17 @@ void TensorTransport::Impl::IoThread::DialCarried(const PeerId& peer, const Conn
 
 void TensorTransport::Impl::IoThread::DialAddress(const PeerId& peer, const Connection& connection,
                                                   const std::shared_ptr<TensorOutbox>& outbox) {
-  const auto [host, port] = SplitEndpoint(links_.at(peer).endpoint);
-  std::error_code error;
-  // Numbers first: a name is looked up on Asio's own thread, and may wait for DNS.
-  const auto address = asio::ip::make_address(host, error);
-  if (!error && !port.empty()) {
-    const auto number = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
-    return connection->Dial({address, number}, outbox);
+  const auto to = ParseEndpoint(links_.at(peer).endpoint);
+  if (!to) {
+    connection->ExpectSocket(outbox);
+    return connection->End(TensorEnding::kFailed, "its address is none");
   }
+  if (to->kind != Endpoint::Kind::kName) {
+    return connection->Dial({asio::ip::make_address(to->host), to->port}, outbox);
+  }
+  // Looked up on Asio's own thread, which may wait for DNS.
   resolver_.async_resolve(
-      host, port,
+      to->host, std::to_string(to->port), asio::ip::tcp::resolver::numeric_service,
       [connection, outbox](std::error_code failed,
                            const asio::ip::tcp::resolver::results_type& results) {
         if (connection->ended()) return;

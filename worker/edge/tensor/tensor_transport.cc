@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "base/check.h"
+#include "base/edge/descriptors.h"
 #include "base/edge/processors.h"
 #include "worker/edge/tensor/tensor_io_thread.h"
 
@@ -253,7 +254,17 @@ void TensorTransport::Impl::HandOverAll() {
 }
 
 size_t TensorTransport::Impl::Share(size_t bound) const {
-  return std::max(size_t{1}, bound / threads_.size());
+  // Not threads_: it is asked while they are made.
+  return std::max(size_t{1}, bound / loads_.loads().size());
+}
+
+// Of one thread.
+ConnectionAdmission::Limits TensorTransport::Impl::Admits() const {
+  const size_t strangers = Share(PartOf(DescriptorLimit(), kStrangersPart, options_.strangers));
+  return {.connections = Share(options_.accepted),
+          .strangers = strangers,
+          .strangers_of_address = std::max(size_t{1}, strangers / 2),
+          .of_owner = options_.accepted_of_key};
 }
 
 // ---- an I/O thread -----------------------------------------------------------------------------
@@ -264,7 +275,8 @@ TensorTransport::Impl::IoThread::IoThread(Impl& transport, size_t index)
       credentials_(transport.identity_.directory()),
       io_(1),  // one thread runs it: Asio saves a lock
       work_(asio::make_work_guard(io_)),
-      resolver_(io_) {}
+      resolver_(io_),
+      admission_(transport.Admits()) {}
 
 void TensorTransport::Impl::IoThread::Start() {
   thread_ = std::thread([this] { io_.run(); });

@@ -56,6 +56,10 @@ struct TensorTransportOptions {
   size_t receive_bytes = 64 << 20;  // received and not yet taken by the host, all peers
   size_t dialed = 256;  // connections to peers; the least recently used of a thread goes first
   size_t accepted = 1024;
+  // Accepted connections that have not said who they are, of which an address has at most half.
+  // Less where descriptors are few (base/edge/descriptors.h).
+  size_t strangers = 256;
+  size_t accepted_of_key = 16;  // that show one certificate (in the clear: of one peer)
   // I/O threads, which have those connections in equal shares. 0: one, or kMostThreads where there
   // are twice as many processors (docs/decisions/worker/edge/043-two-io-threads.md).
   size_t threads = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/down_evidence.h"
+#include "base/edge/connection_admission.h"
 #include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/link/thread_loads.h"
 #include "worker/edge/metrics/tensor_metrics.h"
@@ -89,6 +90,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // What has arrived on all threads, to the host.
   void HandOverAll();
   size_t Share(size_t bound) const;  // of one thread
+  ConnectionAdmission::Limits Admits() const;
 
   const TensorTransportOptions options_;
   const dht::Identity& identity_;
