@@ -11,6 +11,9 @@ namespace crowdsurf {
 enum class DownEvidence : uint8_t {
   kUnreachable,  // no answer, or the connection was cut: it may live behind a broken network
   kRefused,      // a reconnect was refused, or another peer answers there: that process is dead
+  kReplaced,     // its key speaks under a higher boot: it is dead, and what it said is withdrawn
 };
+
+inline bool IsDead(DownEvidence evidence) { return evidence != DownEvidence::kUnreachable; }
 
 }  // namespace crowdsurf

@@ -45,6 +45,10 @@ Counter& DroppedFor(MetricRegistry& r, const char* reason) {
   return r.AddCounter("crowdsurf_peer_messages_dropped_total", "Messages dropped, by reason.",
                       {{"reason", reason}});
 }
+Counter& Boots(MetricRegistry& r, const char* result) {
+  return r.AddCounter("crowdsurf_peer_boots_total",
+                      "Keys that spoke under two boots, by what followed.", {{"result", result}});
+}
 Counter& DialsFailed(MetricRegistry& r, const char* reason) {
   return r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
                       {{"reason", reason}});
@@ -65,6 +69,9 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
                            "Frames that break the stream's protocol.")),
       impostors(r.AddCounter("crowdsurf_peer_impostors_total",
                              "Dials answered by another peer than the one expected there.")),
+      boots_old(Boots(r, "refused")),
+      boots_replaced(Boots(r, "replaced")),
+      boots_forgotten(Boots(r, "forgotten")),
       dials(r.AddCounter("crowdsurf_peer_dials_total", "Connections tried.")),
       dials_refused(DialsFailed(r, "refused")),
       dials_failed(DialsFailed(r, "other")),
@@ -218,6 +225,10 @@ void PeerTransport::Stop() { core_->Stop(); }
 std::string PeerTransport::endpoint() const { return core_->endpoint; }
 
 bool PeerTransport::answers() const { return core_->answers(); }
+
+bool PeerTransport::IsOldBoot(const PublicKey& key, uint64_t boot) const {
+  return core_->IsOldBoot(key, boot);
+}
 
 Relay& PeerTransport::relay() { return core_->relay(); }
 

@@ -2,16 +2,17 @@
 //
 // A bidi stream `Exchange` joins a pair of peers. The first envelope each way is Hello{boot,
 // endpoint}. From it and the public key that mutual TLS proved, each side computes the other's
-// PeerId. Then envelopes of three channels flow: DHT, WORKER, TENSOR. Opened on first
-// Send, kept until least recently used of too many, kept alive by HTTP/2 pings. Whatever arrives is
-// posted to the host loop; the host's mailbox full means dropped and counted, never blocked.
-// A peer that cannot be dialed is looked for through the neighbours (edge/relay.h), and its stream
-// then is one like any other. Messages between two peers arrive in order while a stream lives; one
-// may be lost with its stream, never duplicated. Threads: Start, Stop and Send from any thread;
-// handlers run on the host thread. Bounds: waiting messages (count and bytes, newest dropped),
-// streams in and out, message size; connections, by base/edge/connection_gate.h, which takes them
-// before gRPC does. A connection has 2 * connect_timeout for its first call, a stream has
-// connect_timeout for its Hello.
+// PeerId. Of one key the highest boot is the peer (core/routing/latest_boots.h): a lower one is
+// refused, and dead when a higher one comes. Then envelopes of three channels flow: DHT, WORKER,
+// TENSOR. Opened on first Send, kept until least recently used of too many, kept alive by HTTP/2
+// pings. Whatever arrives is posted to the host loop; the host's mailbox full means dropped and
+// counted, never blocked. A peer that cannot be dialed is looked for through the neighbours
+// (edge/relay.h), and its stream then is one like any other. Messages between two peers arrive in
+// order while a stream lives; one may be lost with its stream, never duplicated. Threads: Start,
+// Stop and Send from any thread; handlers run on the host thread. Bounds: waiting messages (count
+// and bytes, newest dropped), streams in and out, message size; connections, by
+// base/edge/connection_gate.h, which takes them before gRPC does. A connection has
+// 2 * connect_timeout for its first call, a stream has connect_timeout for its Hello.
 #pragma once
 
 #include <functional>
@@ -106,6 +107,10 @@ class PeerTransport {
   // the peer that answers at the endpoint gets it. Never blocks. False (counted) when the queue is
   // full, the body too large, or the transport is stopped.
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
+
+  // That key has spoken here under a higher boot: of that boot's peer nothing counts any more. Any
+  // thread.
+  bool IsOldBoot(const PublicKey& key, uint64_t boot) const;
 
   // Connections with peers that may not be dialed; other rooms' transports ask it, too.
   Relay& relay();

@@ -212,8 +212,9 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
     metrics_.invalid.Add();
     return false;
   }
+  if (*key == identity_.public_key()) return false;  // a seed that is ourselves
+  if (!TakeBoot(*key, hello.boot())) return false;
   const PeerId id = PeerIdOf(*key, hello.boot());
-  if (id == identity_.id()) return false;  // a seed that is ourselves
   if (!stream->outgoing) {
     // It may have dialed while we did. One stream is enough: the one dialed by the lower id.
     const auto known = peers_.find(id);
@@ -238,6 +239,36 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
   }
   Pump(stream);
   return true;
+}
+
+// One key is one peer. False: it has spoken under a higher boot.
+bool TransportCore::TakeBoot(const PublicKey& key, uint64_t boot) {
+  const LatestBoots::Answer answer = boots_.OnProof(key, boot);
+  if (answer.forgot) metrics_.boots_forgotten.Add();
+  if (answer.verdict == LatestBoots::Verdict::kOld) metrics_.boots_old.Add();
+  if (answer.verdict == LatestBoots::Verdict::kReplaces) Replace(answer.replaced);
+  return answer.verdict != LatestBoots::Verdict::kOld;
+}
+
+bool TransportCore::IsOldBoot(const PublicKey& key, uint64_t boot) {
+  const std::lock_guard lock(mutex_);
+  return boots_.IsOld(key, boot);
+}
+
+// Its key speaks under a higher boot: `old` is dead, and its streams end.
+void TransportCore::Replace(const PeerId& old) {
+  metrics_.boots_replaced.Add();
+  Contact contact{old, {}};
+  if (const auto it = peers_.find(old); it != peers_.end()) {
+    // First off the list: the end of a stream that nobody wants redials nobody.
+    const std::vector<StreamPtr> ready = std::move(it->second.ready);
+    peers_.erase(it);
+    for (const StreamPtr& stream : ready) {
+      contact = stream->peer;
+      stream->Abort();
+    }
+  }
+  PostDown(contact, DownEvidence::kReplaced);
 }
 
 // The stream's other end is `id`: files it under that id, and tells the host when it is news.
@@ -299,10 +330,12 @@ void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
   metrics_.received.Add();
   metrics_.received_bytes.Add(static_cast<double>(body.size()));
   const auto kind = static_cast<ChannelKind>(frame.channel());
-  const bool posted = host_.Post([handlers = handlers, from = stream->peer, kind,
+  // No message before the news of who died: a new boot speaks when the old one is dead.
+  const bool posted =
+      PostEvents() && host_.Post([handlers = handlers, from = stream->peer, kind,
                                   body = std::move(body)](Time now, WallTime wall) mutable {
-    if (handlers->on_message) handlers->on_message(now, wall, from, kind, std::move(body));
-  });
+        if (handlers->on_message) handlers->on_message(now, wall, from, kind, std::move(body));
+      });
   // Never blocked: gRPC's thread serves other streams, too.
   if (!posted) metrics_.dropped_mailbox.Add();
 }
@@ -330,11 +363,17 @@ void TransportCore::PostDown(const Contact& peer, DownEvidence evidence) {
 
 void TransportCore::PostEvent(HostLoop::Closure event) {
   events_.push_back(std::move(event));
+  (void)PostEvents();
+}
+
+// True: the host has all of them.
+bool TransportCore::PostEvents() {
   while (!events_.empty()) {
     // A copy: Post destroys what it refuses.
-    if (!host_.Post(events_.front())) return;
+    if (!host_.Post(events_.front())) return false;
     events_.pop_front();
   }
+  return true;
 }
 
 }  // namespace crowdsurf::dht

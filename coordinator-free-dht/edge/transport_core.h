@@ -17,6 +17,7 @@
 
 #include "base/down_evidence.h"
 #include "base/edge/connection_gate.h"
+#include "coordinator-free-dht/core/routing/latest_boots.h"
 #include "coordinator-free-dht/core/wire/frame_joiner.h"
 #include "coordinator-free-dht/edge/credentials.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
@@ -75,6 +76,9 @@ struct TransportMetrics {
   Counter& dropped_mailbox;  // arrived, but the host was too busy
   Counter& invalid;          // frames that are no frames
   Counter& impostors;        // another peer than expected answered
+  Counter& boots_old;        // streams of a key that has spoken under a higher boot
+  Counter& boots_replaced;   // ids that died so
+  Counter& boots_forgotten;  // keys that made room for others
   Counter& dials;
   Counter& dials_refused;
   Counter& dials_failed;
@@ -102,6 +106,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
   Relay& relay() { return relay_; }
   bool answers() const { return probe_ == nullptr || probe_->answers(); }
+  bool IsOldBoot(const PublicKey& key, uint64_t boot);
   // For the relay: finds out whether that peer is there.
   void Prove(const Contact& end);
 
@@ -149,6 +154,8 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   void EvictIdle(size_t most);
   void MoveQueue(const StreamPtr& from, const StreamPtr& to);
   bool OnHello(const StreamPtr& stream, const peer::Hello& hello, const grpc::AuthContext* auth);
+  bool TakeBoot(const PublicKey& key, uint64_t boot);
+  void Replace(const PeerId& old);
   void Settle(const StreamPtr& stream, const PeerId& id, const std::string& at);
   void OnFrame(const StreamPtr& stream, const peer::Frame& frame);
   void OnDialFailed(const StreamPtr& stream, const std::string& reason);
@@ -158,6 +165,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   peer::Envelope OwnHello() const;
   // Posts an event that must not be lost; kept and retried while the mailbox is full.
   void PostEvent(HostLoop::Closure event);
+  bool PostEvents();
   void PostDown(const Contact& peer, DownEvidence evidence);
 
   const TransportOptions options_;
@@ -182,6 +190,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   Time warned_of_length_;  // unset: never
   size_t incoming_ = 0;
   std::map<std::string, size_t> incoming_of_;  // by key
+  LatestBoots boots_;
   std::map<PeerId, Peer> peers_;
   std::map<std::string, StreamPtr> dialing_unknown_;  // by endpoint
   std::map<Stream*, StreamPtr> all_;

@@ -124,8 +124,8 @@ void Node::OnPeerDown(const Clocks& at, const Contact& peer, DownEvidence eviden
     return;
   }
   const std::vector<Request> lost = requests_.TakeAllTo(peer.id);
-  if (evidence == DownEvidence::kRefused) {
-    // It refused a connection, so its process is gone, with all that it knew; nothing is retried.
+  if (IsDead(evidence)) {
+    // Its process is gone, with all that it knew; nothing is retried.
     subscriptions_.RemoveWatcher(peer.id);
     table_.Remove(peer.id);
     for (const Request& request : lost) OnFailedRequest(at, request, out);

@@ -56,7 +56,7 @@ struct NodeMetrics {
   Counter& messages_invalid =
       registry.AddCounter("crowdsurf_dht_messages_invalid_total",
                           "Messages that could not be decoded or made no sense.");
-  std::array<Counter*, 10> store_results;  // by StoreResult
+  std::array<Counter*, 11> store_results;  // by StoreResult
   std::array<Counter*, kPutResults> puts;  // by PutResult
 };
 

@@ -1,4 +1,5 @@
 // Node: watching keys at their nearest holders.
+#include <algorithm>
 #include <utility>
 
 #include "coordinator-free-dht/core/node/node.h"
@@ -6,6 +7,17 @@
 #include "coordinator-free-dht/core/wire/codec.h"
 
 namespace crowdsurf::dht {
+namespace {
+
+// A record of the same public key and another boot.
+std::map<PeerId, RecordPtr>::iterator OtherBoot(std::map<PeerId, RecordPtr>& seen,
+                                                const Record& record) {
+  return std::find_if(seen.begin(), seen.end(), [&](const auto& item) {
+    return item.second->public_key == record.public_key && item.second->boot != record.boot;
+  });
+}
+
+}  // namespace
 
 bool Node::Watch(const Clocks& at, const Key& key, Actions& out) {
   if (watches_.contains(key)) return true;
@@ -150,9 +162,13 @@ void Node::Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& 
     if (record->key != key || record->expiry <= wall) continue;
     const auto known = seen.find(record->subkey);
     if (known != seen.end() && !Newer(*record, *known->second)) continue;
+    const auto other = known != seen.end() ? seen.end() : OtherBoot(seen, *record);
+    if (other != seen.end() && other->second->boot > record->boot) continue;
     // Holders that make up owners would else fill this node's memory.
-    if (known == seen.end() && seen.size() >= config_.key_records) continue;
+    const bool fresh = known == seen.end() && other == seen.end();
+    if (fresh && seen.size() >= config_.key_records) continue;
     if (trust == Trust::kUnverified && !Genuine(wall, *record)) continue;
+    if (other != seen.end()) seen.erase(other);
     seen[record->subkey] = record;
     update.records.push_back(record);
   }

@@ -12,6 +12,8 @@ const char* Name(StoreResult result) {
       return "had";
     case StoreResult::kStale:
       return "stale";
+    case StoreResult::kOldBoot:
+      return "old_boot";
     case StoreResult::kExpired:
       return "expired";
     case StoreResult::kTooFar:
@@ -68,6 +70,15 @@ void Store::SweepEntry(WallTime wall, Entry& entry) {
   });
 }
 
+// Of the same public key. There is at most one, for each replaces the one before.
+Store::Held* Store::OtherBoot(Entry& entry, const Record& record) {
+  for (auto& [subkey, held] : entry.by_subkey) {
+    const Record& other = *held.record;
+    if (other.public_key == record.public_key && other.boot != record.boot) return &held;
+  }
+  return nullptr;
+}
+
 StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& source) {
   if (record.value.size() > config_.value_bytes) return StoreResult::kTooLarge;
   if (record.expiry <= wall) return StoreResult::kExpired;
@@ -86,6 +97,12 @@ StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& sour
       // A copy that comes late, or is replayed, must not bring an old value back.
       if (!Newer(record, *replaced->record)) return StoreResult::kStale;
       replaced_bytes = replaced->record->value.size();
+    }
+    const Held* other = replaced != nullptr ? nullptr : OtherBoot(entry->second, record);
+    if (other != nullptr && other->record->boot > record.boot) return StoreResult::kOldBoot;
+    if (other != nullptr) {
+      replaced = other;
+      replaced_bytes = other->record->value.size();
     }
     // The replaced record makes room, so renewing one in a full key always works.
     const size_t key_bytes = entry->second.bytes - replaced_bytes + record.value.size();
@@ -124,6 +141,10 @@ StoreResult Store::Put(Time now, WallTime wall, RecordPtr record, const PeerId& 
     held->second = Held{std::move(record), source, now};
     Account(entry, held->second, +1);
   } else {
+    if (const Held* other = OtherBoot(entry, *record)) {
+      Account(entry, *other, -1);
+      entry.by_subkey.erase(PeerId(other->record->subkey));
+    }
     const auto added = entry.by_subkey.emplace(subkey, Held{std::move(record), source, now}).first;
     Account(entry, added->second, +1);
   }

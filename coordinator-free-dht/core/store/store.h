@@ -4,8 +4,9 @@
 // absolute wall time and checked on every read, so a sweep that comes late shows nothing stale.
 // Quotas per record, key, owner, sender and in all. A refused record changes nothing at all (in
 // hivemind a refused store re-pointed the eviction heap); there is no
-// eviction index here, only expiry inside the record itself. Signatures are the caller's: Admit,
-// verify, then Put. Owned by Node; single sequence.
+// eviction index here, only expiry inside the record itself. Under one key a public key has records
+// of its highest boot alone. Signatures are the caller's: Admit, verify, then Put. Owned by Node;
+// single sequence.
 #pragma once
 
 #include <map>
@@ -21,6 +22,7 @@ enum class StoreResult : uint8_t {
   kStored,      // new, or newer than what was there
   kHad,         // the very record was there
   kStale,       // a newer one is there
+  kOldBoot,     // one of a higher boot of its key is there
   kExpired,     // its expiry is past
   kTooFar,      // its expiry is beyond NodeConfig::longest_life
   kTooLarge,    // value_bytes
@@ -67,6 +69,7 @@ class Store {
     size_t bytes = 0;
   };
   using EntryIterator = std::map<Key, Entry>::iterator;
+  static Held* OtherBoot(Entry& entry, const Record& record);
   void Account(Entry& entry, const Held& held, int sign);
   void SweepEntry(WallTime wall, Entry& entry);
   static void Charge(std::map<PeerId, size_t>& accounts, const PeerId& who, int sign);

@@ -75,7 +75,7 @@ class Agent {
          [this](Time now, WallTime wall, const Contact& peer, DownEvidence evidence) {
            service_->OnPeerDown(now, wall, peer, evidence);
            const std::lock_guard lock(mutex_);
-           down_.push_back({peer, evidence == DownEvidence::kRefused});
+           down_.push_back({peer, IsDead(evidence)});
            waiter_->Notify();
          }});
     start_status_ = transport_->Start();

@@ -158,6 +158,36 @@ TEST_F(TransportTest, ARestartedAgentAtTheSameAddressIsAnotherPeerAndTheOldOneIs
   EXPECT_EQ(again.received()[0].second, "for the new one");
 }
 
+// Whoever holds one certificate gives itself any number of boots, and is one peer all the same.
+TEST_F(TransportTest, OfOneKeyTheHighestBootIsThePeerAndTheOthersAreDead) {
+  Agent& a = Add(authority_);
+  Agent& first = Add(authority_);
+  SendText(first, a.contact(), "from the first");
+  ASSERT_TRUE(waiter_.Wait([&] { return a.received().size() == 1; }));
+  Agent& second = AddAt(first.identity().directory());
+  ASSERT_EQ(second.identity().public_key(), first.identity().public_key());
+  SendText(second, a.contact(), "from the second");
+  ASSERT_TRUE(waiter_.Wait([&] { return a.received().size() == 2; }));
+  // Known before the second one's first message.
+  ASSERT_FALSE(a.down().empty());
+  EXPECT_EQ(a.down().front().peer, first.contact());
+  EXPECT_TRUE(a.down().front().hard);
+  EXPECT_TRUE(a.transport().IsOldBoot(first.identity().public_key(), first.identity().boot()));
+  EXPECT_FALSE(a.transport().IsOldBoot(first.identity().public_key(), second.identity().boot()));
+  const auto boots = [&](const char* result) {
+    return Count(a, "crowdsurf_peer_boots_total", {{"result", result}});
+  };
+  EXPECT_EQ(boots("replaced"), 1);
+  ASSERT_TRUE(waiter_.Wait([&] {
+    SendText(first, a.contact(), "from the first again");
+    return boots("refused") >= 3;
+  }));
+  SendText(second, a.contact(), "from the second again");
+  ASSERT_TRUE(waiter_.Wait([&] { return a.received().size() == 3; }));
+  EXPECT_EQ(a.received()[2].second, "from the second again");
+  EXPECT_EQ(boots("replaced"), 1);
+}
+
 TEST_F(TransportTest, ADialOfNobodyIsHardDownAndNothingIsSent) {
   Agent& a = Add(authority_);
   Agent& gone = Add(authority_);

@@ -37,8 +37,11 @@ bool Confirmation::Names(const PeerId& voter) const {
   return at->second.kind >= (rule_ == Rule::kNewcomer ? Kind::kHeld : Kind::kDecided);
 }
 
-void Confirmation::OnTimer(Time now, const PeerId& self, const std::set<PeerId>& down,
-                           Actions& out) {
+bool Confirmation::Counts(const PeerId& voter, const Company& company) const {
+  return rule_ == Rule::kQuorum || !company.counts || company.counts(voter);
+}
+
+void Confirmation::OnTimer(Time now, const PeerId& self, const Company& company, Actions& out) {
   if (asks_ >= kMaxAsks || (!deadline_.unset() && now < deadline_)) return;
   deadline_ = now + std::min(kFirstPause * static_cast<double>(1U << asks_), kMaxPause);
   ++asks_;
@@ -49,16 +52,16 @@ void Confirmation::OnTimer(Time now, const PeerId& self, const std::set<PeerId>&
     const PeerId& voter = voters_[next_ % voters_.size()];
     const auto vote = votes_.find(voter);
     const bool sure = vote != votes_.end() && vote->second.kind == Kind::kDecided;
-    if (voter == self || sure || down.contains(voter)) continue;
+    if (voter == self || sure || company.down.contains(voter) || !Counts(voter, company)) continue;
     out.push_back(Send{voter, body});
     ++asked;
   }
 }
 
-std::set<PeerId> Confirmation::Live(const std::set<PeerId>& down) const {
+std::set<PeerId> Confirmation::Live(const Company& company) const {
   std::set<PeerId> live;
   for (const PeerId& voter : voters_)
-    if (!down.contains(voter)) live.insert(voter);
+    if (!company.down.contains(voter) && Counts(voter, company)) live.insert(voter);
   return live;
 }
 
@@ -75,12 +78,13 @@ std::map<Ballot, std::set<PeerId>> Confirmation::Supporters() const {
   return supporters;
 }
 
-bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
+bool Confirmation::Confirmed(const Company& company) const {
   if (rule_ != Rule::kQuorum) {
-    const auto named = std::count_if(voters_.begin(), voters_.end(),
-                                     [&](const PeerId& voter) { return Names(voter); });
-    // One is enough if it is the only one that lives, or is the steward.
-    return named >= 2 || (named == 1 && (Live(down).size() <= 1 || Names(steward_)));
+    const auto named =
+        static_cast<size_t>(std::count_if(voters_.begin(), voters_.end(), [&](const PeerId& voter) {
+          return Names(voter) && Counts(voter, company);
+        }));
+    return named >= company.least || (named == 1 && Names(steward_) && Counts(steward_, company));
   }
   const auto supporters = Supporters();
   return std::any_of(supporters.begin(), supporters.end(),
@@ -88,11 +92,12 @@ bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
 }
 
 // Not enough that a quorum answers: those that knew it and died would then refute it.
-Confirmation::Verdict Confirmation::Judge(Time now, const std::set<PeerId>& down) const {
-  if (Confirmed(down)) return Verdict::kConfirmed;
-  std::set<PeerId> reachable = Live(down);
+Confirmation::Verdict Confirmation::Judge(Time now, const Company& company) const {
+  if (Confirmed(company)) return Verdict::kConfirmed;
+  std::set<PeerId> reachable = Live(company);
   std::set<PeerId> unknowing;
   for (const auto& [voter, vote] : votes_) {
+    if (!Counts(voter, company)) continue;
     reachable.insert(voter);
     if (vote.kind == Kind::kUnknown) unknowing.insert(voter);
   }

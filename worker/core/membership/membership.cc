@@ -195,7 +195,8 @@ void Membership::OnConfig(const AveragingConfig& config) {
 void Membership::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
   joining_.OnPeerDown(peer);
   // A refused connection proves that it is gone; silence is judged with its record (FindSilent).
-  if (evidence != DownEvidence::kRefused) return;
+  if (!IsDead(evidence)) return;
+  if (evidence == DownEvidence::kReplaced) Withdraw(peer);
   const bool fresh = down_.insert(peer).second;
   joiners_.erase(peer);
   fetch_told_.erase(peer);

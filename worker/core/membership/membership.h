@@ -159,6 +159,9 @@ class Membership {
   void Follow(Time now, Seating next, const Committed& committed, Actions& out);
   Confirmation AskWitnesses(const Seating& next) const;
   Confirmation AskMembers(const Seating& next) const;
+  Confirmation::Company CompanyFor(const Hint& hint) const;
+  size_t LiveOthers() const;
+  void Withdraw(const PeerId& peer);
   message::ViewVote VoteOn(const ViewHash& held, const ViewHash& named) const;
   bool GoesOnWithout(const Seating& next) const;
   bool IsNewcomer() const;

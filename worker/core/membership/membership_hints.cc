@@ -41,10 +41,63 @@ Confirmation Membership::AskWitnesses(const Seating& next) const {
 Confirmation Membership::AskMembers(const Seating& next) const {
   using Rule = Confirmation::Rule;
   const bool other_lineage = !seated() || OriginOf(next.view(), next.hash()) != lineage().origin;
-  const bool alone = IsNewcomer() || (other_lineage && IsSought(next));
+  // The end of the job is not for newcomers to say.
+  const bool ends = next.view().target_met;
+  const bool alone = !ends && (IsNewcomer() || (other_lineage && IsSought(next)));
   const PeerId chief = alone || other_lineage ? PeerId() : steward().value_or(PeerId());
   return {alone ? Rule::kNewcomer : Rule::kTwoMembers, seating_ ? seating_->hash() : ViewHash(),
           next.hash(), Others(next), chief};
+}
+
+// That live in the present view, without this peer.
+size_t Membership::LiveOthers() const {
+  const auto& occupants = seating_->occupants();
+  return static_cast<size_t>(
+      std::count_if(occupants.begin(), occupants.end(), [&](const auto& entry) {
+        return entry.second.id != config_.id && !down_.contains(entry.second.id);
+      }));
+}
+
+// Whose word on a view counts where no quorum gives its own. Whoever names a view also writes the
+// names in it, so the voter must sit in a view that is known here. That is the one held. Of another
+// lineage it is the one in the voter's record, and from there nobody ends the job for a member.
+Confirmation::Company Membership::CompanyFor(const Hint& hint) const {
+  Confirmation::Company company{.down = down_};
+  const View& view = hint.next.view();
+  const ViewHash origin = OriginOf(view, hint.next.hash());
+  if (hint.confirmation.rule() == Confirmation::Rule::kNewcomer) {
+    const auto& voters = hint.confirmation.voters();
+    const auto live = std::count_if(voters.begin(), voters.end(),
+                                    [&](const PeerId& voter) { return !down_.contains(voter); });
+    company.least = live <= 1 ? 1 : 2;
+  } else if (IsNewcomer()) {  // and the view ends the job
+    const auto seated = [&](const auto& entry) { return entry.second.seated; };
+    const auto& records = roster_.live();
+    company.least = std::count_if(records.begin(), records.end(), seated) <= 1 ? 1 : 2;
+    company.counts = [this](const PeerId& voter) {
+      const RosterRecord* record = roster_.Find(voter);
+      return (record != nullptr && record->seated) || (seating_ && Concerns(*seating_, voter));
+    };
+  } else if (origin == lineage().origin) {
+    company.least = LiveOthers() <= 1 ? 1 : 2;
+    company.counts = [this](const PeerId& voter) { return Concerns(*seating_, voter); };
+  } else {
+    company.counts = [this, origin, ends = view.target_met](const PeerId& voter) {
+      const RosterRecord* record = roster_.Find(voter);
+      return !ends && record != nullptr && record->seated && record->lineage.origin == origin;
+    };
+  }
+  return company;
+}
+
+// Another id of its key is the peer now: two ids of one key are one voice.
+void Membership::Withdraw(const PeerId& peer) {
+  for (Hint& hint : hints_) {
+    hint.tellers.erase(peer);
+    hint.confirmation.Withdraw(peer);
+  }
+  std::erase_if(hints_, [](const Hint& hint) { return hint.tellers.empty(); });
+  rumors_.Withdraw(peer);
 }
 
 // What this peer knows of `named`: to a member of `held`.
@@ -121,15 +174,15 @@ void Membership::JudgeHints(Time now, Actions& out) {
   }
   // One at a time: what is done for it may make others stale.
   for (Hint& hint : hints_) {
-    auto verdict = hint.confirmation.Judge(now, down_);
+    auto verdict = hint.confirmation.Judge(now, CompanyFor(hint));
     const bool quorum = hint.confirmation.rule() == Confirmation::Rule::kQuorum;
     if (verdict == Confirmation::Verdict::kSilent && quorum) {
       metrics_.RefuseMessage(MessageRefusal::kViewNoQuorum);
       Renew(hint, AskMembers(hint.next));
-      verdict = hint.confirmation.Judge(now, down_);
+      verdict = hint.confirmation.Judge(now, CompanyFor(hint));
     }
     if (verdict == Confirmation::Verdict::kOpen) {
-      hint.confirmation.OnTimer(now, config_.id, down_, out);
+      hint.confirmation.OnTimer(now, config_.id, CompanyFor(hint), out);
       continue;
     }
     Hint judged = hint;

@@ -47,9 +47,11 @@ void Membership::MergeGiven(Seating& seating, const PeerId& from, const std::vec
 bool Membership::Believes(Time now, const SeatRumors::Item& item,
                           const SeatRumors::Rumor& rumor) const {
   const auto chief = steward();
-  if (rumor.tellers.size() >= 2 || (chief && rumor.tellers.contains(*chief))) return true;
+  std::set<PeerId> members = rumor.tellers;
+  members.erase(PeerOf(item));  // of itself it may speak, but as nobody's second
+  if (members.size() >= 2 || (chief && rumor.tellers.contains(*chief))) return true;
   if (rumor.tellers.empty()) return false;
-  const PeerId& teller = *rumor.tellers.begin();
+  const PeerId& teller = members.empty() ? PeerOf(item) : *members.begin();
   const auto* seat = std::get_if<Seat>(&item);
   if (seat == nullptr && down_.contains(PeerOf(item))) return true;  // it is gone, as known here
   size_t others = 0;

@@ -122,10 +122,33 @@ void Roster::Keep(Time now, const RosterRecord& own, const Place& place, Actions
   if (place.witness && ShardOf(config_.id) != 0) out.push_back(PutRecord{Key(0), value, Ttl()});
 }
 
-std::vector<PeerId> Roster::OnRecords(Time now, const std::vector<PeerRecord>& records,
-                                      Actions& out) {
+// False: its key has a record of a higher boot. One of a lower boot goes.
+bool Roster::TakeBoot(const PeerRecord& record, News& news) {
+  if (record.key_of_owner == dht::PublicKey{}) return true;
+  const auto known = owners_.find(record.key_of_owner);
+  if (known != owners_.end() && known->second.boot > record.boot) return false;
+  if (known != owners_.end() && known->second.id != record.owner) {
+    const PeerId old = known->second.id;
+    Drop(old);
+    expires_.erase(old);
+    news.replaced.push_back(old);
+  }
+  owners_[record.key_of_owner] = {.id = record.owner, .boot = record.boot};
+  owner_keys_[record.owner] = record.key_of_owner;
+  return true;
+}
+
+void Roster::Drop(const PeerId& peer) {
+  records_.erase(peer);
+  const auto key = owner_keys_.find(peer);
+  if (key == owner_keys_.end()) return;
+  owners_.erase(key->second);
+  owner_keys_.erase(key);
+}
+
+Roster::News Roster::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
   answered_ = true;
-  std::vector<PeerId> news;
+  News news;
   for (const PeerRecord& each : records) {
     if (each.owner == config_.id) continue;
     auto record = DecodeRosterRecord(each.owner, each.value);
@@ -137,9 +160,13 @@ std::vector<PeerId> Roster::OnRecords(Time now, const std::vector<PeerRecord>& r
       metrics_.RefuseMessage(MessageRefusal::kRosterFull);
       continue;
     }
+    if (!TakeBoot(each, news)) {
+      metrics_.RefuseMessage(MessageRefusal::kRosterOldBoot);
+      continue;
+    }
     Learn(record->contact, out);
     const auto at = records_.find(each.owner);
-    if (at == records_.end() || !(at->second == *record)) news.push_back(each.owner);
+    if (at == records_.end() || !(at->second == *record)) news.changed.push_back(each.owner);
     records_[each.owner] = std::move(*record);
     expires_[each.owner] = now + each.ttl;
   }
@@ -154,7 +181,7 @@ std::vector<PeerId> Roster::TakeExpired(Time now) {
       continue;
     }
     expired.push_back(at->first);
-    records_.erase(at->first);
+    Drop(at->first);
     at = expires_.erase(at);
   }
   return expired;

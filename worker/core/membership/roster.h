@@ -2,10 +2,11 @@
 //
 // Owner: Peer, single sequence. Each agent keeps one signed record that expires after three
 // heartbeats; a record that is gone is the slow proof of death (connections are the fast one). It
-// also introduces peers to the host, from records and from messages alike. Bounds: kMaxMembers
-// records, kMaxShards keys. Source: docs/views.md, Roster. Heartbeat 1 s up to 100 members, N/100 s
-// above, at most 30 s; above 100 members the records are spread over several keys, and the
-// witnesses' stay under the first one too, so that a newcomer needs only that.
+// also introduces peers to the host, from records and from messages alike. Of one public key the
+// record of the highest boot counts. Bounds: kMaxMembers records, kMaxShards keys. Source:
+// docs/views.md, Roster. Heartbeat 1 s up to 100 members, N/100 s above, at most 30 s; above 100
+// members the records are spread over several keys, and the witnesses' stay under the first one
+// too, so that a newcomer needs only that.
 #pragma once
 
 #include <map>
@@ -60,8 +61,12 @@ class Roster {
     bool witness = false;  // this peer
   };
   void Keep(Time now, const RosterRecord& own, const Place& place, Actions& out);
-  // Records of watched keys; returns the owners whose record is new or says something new.
-  std::vector<PeerId> OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
+  struct News {
+    std::vector<PeerId> changed;   // owners whose record is new or says something new
+    std::vector<PeerId> replaced;  // their key has a record of a higher boot: they are dead
+  };
+  // Records of watched keys.
+  News OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
   // Records that expired since the last call.
   std::vector<PeerId> TakeExpired(Time now);
   // A peer's contact came in a message.
@@ -81,6 +86,12 @@ class Roster {
   std::string Key(size_t shard) const;
   size_t ShardOf(const PeerId& peer) const;
   void WatchAll(Actions& out);
+  struct Owner {
+    PeerId id;
+    uint64_t boot = 0;
+  };
+  bool TakeBoot(const PeerRecord& record, News& news);
+  void Drop(const PeerId& peer);
 
   const PeerConfig& config_;
   PeerMetrics& metrics_;
@@ -92,7 +103,9 @@ class Roster {
   bool pending_ = false;                    // news that came too soon after the last put
   std::map<PeerId, RosterRecord> records_;  // without the own one
   std::map<PeerId, Time> expires_;
-  std::map<PeerId, Contact> contacts_;  // also of peers without a record
+  std::map<dht::PublicKey, Owner> owners_;       // of records_, where the key is known
+  std::map<PeerId, dht::PublicKey> owner_keys_;  // the same, the other way round
+  std::map<PeerId, Contact> contacts_;           // also of peers without a record
 };
 
 }  // namespace crowdsurf::worker

@@ -26,6 +26,10 @@ std::vector<SeatRumors::Item> SeatRumors::Take(
   return taken;
 }
 
+void SeatRumors::Withdraw(const PeerId& teller) {
+  for (auto& [item, rumor] : rumors_) rumor.tellers.erase(teller);
+}
+
 Time SeatRumors::oldest() const {
   Time oldest = Time::Infinite();
   for (const auto& [item, rumor] : rumors_) oldest = std::min(oldest, rumor.since);

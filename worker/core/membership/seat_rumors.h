@@ -36,6 +36,8 @@ class SeatRumors {
   bool Hold(Time now, const std::set<PeerId>& tellers, const Item& item);
   // Takes out what is believed, and what was held for too long: that is dropped.
   std::vector<Item> Take(Time now, const std::function<bool(const Item&, const Rumor&)>& believes);
+  // What it told counts no more.
+  void Withdraw(const PeerId& teller);
   void Clear() { rumors_.clear(); }
 
   bool empty() const { return rumors_.empty(); }

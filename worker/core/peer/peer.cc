@@ -136,7 +136,9 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
 }
 
 void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
-  for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
+  const Roster::News news = roster_.OnRecords(now, records, out);
+  for (const PeerId& peer : news.replaced) Lose(now, peer, DownEvidence::kReplaced, out);
+  for (const PeerId& peer : news.changed) {
     membership_.OnRecord(now, peer);
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
@@ -151,11 +153,14 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
 
 void Peer::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
   if (peer == config_.id) return metrics_.RefuseMessage(MessageRefusal::kOwn);
-  membership_.OnPeerDown(now, peer, evidence, out);
-  const bool refused = evidence == DownEvidence::kRefused;
-  averaging_.OnPeerDown(now, peer, refused ? SuspicionCause::kReset : SuspicionCause::kSilence,
-                        out);
+  Lose(now, peer, evidence, out);
   Settle(now, out);
+}
+
+void Peer::Lose(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
+  membership_.OnPeerDown(now, peer, evidence, out);
+  averaging_.OnPeerDown(now, peer,
+                        IsDead(evidence) ? SuspicionCause::kReset : SuspicionCause::kSilence, out);
 }
 
 bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {

@@ -86,6 +86,7 @@ class Peer {
   // Gives the message to Averaging if its view is ours; keeps it for a view to come.
   template <class M, class F>
   void InView(Time now, const PeerId& from, const M& message, F&& deliver, Actions& out);
+  void Lose(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   void Settle(Time now, Actions& out);
   RosterRecord Describe() const;
   bool IsWitness() const;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "coordinator-free-dht/core/wire/record.h"
 #include "worker/core/shard/lease.h"
 #include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/mix.h"
@@ -124,6 +125,9 @@ struct PeerRecord {  // one DHT record of a watched key, signature verified
   PeerId owner;
   Bytes value;
   Duration ttl;  // left
+  // That signed it, and its boot: the owner is their hash. Zeros: not known, as in simulations.
+  dht::PublicKey key_of_owner = {};
+  uint64_t boot = 0;
 };
 
 }  // namespace crowdsurf::worker

@@ -204,6 +204,9 @@ void Agent::Impl::MakeTensorTransport() {
   tensor.tls = options_.tensor_tls == "Required";
   tensor.tokens = !tensor.tls;
   tensor.relay = &grpc_->relay();
+  tensor.old_boot = [this](const dht::PublicKey& key, uint64_t boot) {
+    return grpc_->IsOldBoot(key, boot);
+  };
   tensor.clock = &clock_;
   tensors_ =
       std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_, log_.For("tensor"));

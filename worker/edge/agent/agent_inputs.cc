@@ -129,16 +129,17 @@ void Agent::Impl::OnTokenWord(const dht::Contact& from, ByteView body) {
 }
 
 void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
-  if (evidence != DownEvidence::kRefused) sends_->OnFailed(now, peer);
+  if (!IsDead(evidence)) sends_->OnFailed(now, peer);
   OnDown(now, wall, peer, evidence);
 }
 
 void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
-  if (evidence == DownEvidence::kRefused) {
+  if (IsDead(evidence)) {
     sends_->OnDead(peer);
     tensors_->Forget(peer);
     state_->OnPeerDown(now, peer);
   }
+  if (evidence == DownEvidence::kReplaced) tensors_->Expel(peer);
   Feed(now, wall, [this, peer, evidence](Time at, Actions& out) {
     peer_->OnPeerDown(at, peer, evidence, out);
   });
@@ -154,7 +155,12 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
     if (record->subkey == id()) continue;
     const Duration left = record->expiry - wall;
     if (left <= Duration()) continue;
-    records.push_back({.key = key, .owner = record->subkey, .value = record->value, .ttl = left});
+    records.push_back({.key = key,
+                       .owner = record->subkey,
+                       .value = record->value,
+                       .ttl = left,
+                       .key_of_owner = record->public_key,
+                       .boot = record->boot});
   }
   if (records.empty() && !update.synced) return;
   Feed(now, wall, [this, records = std::move(records)](Time at, Actions& out) {

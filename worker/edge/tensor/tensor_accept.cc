@@ -164,6 +164,14 @@ void TensorTransport::Impl::IoThread::ResumeReads() {
   }
 }
 
+void TensorTransport::Impl::IoThread::DropAccepted(const PeerId& peer) {
+  std::vector<Connection> its;  // a copy: End takes them out of accepted_
+  for (const auto& [number, accepted] : accepted_)
+    if (accepted.peer && accepted.peer->id == peer) its.push_back(accepted.connection);
+  for (const Connection& connection : its)
+    connection->End(TensorEnding::kWrong, "its key has spoken under a higher boot");
+}
+
 void TensorTransport::Impl::IoThread::OnAcceptedEnd(uint64_t number, TensorEnding ending,
                                                     const std::string& why) {
   const auto it = accepted_.find(number);

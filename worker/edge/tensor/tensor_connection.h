@@ -56,6 +56,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
     std::shared_ptr<BytePool> payloads;  // where their buffers come from
     AveragingClock* clock = nullptr;     // is told of sending and receiving
     ResultSlots* slots = nullptr;        // that results are received into; outlives the connection
+    std::function<bool(const dht::PublicKey& key, uint64_t boot)> old_boot = {};  // counts no more
   };
 
   // `credentials` is nullptr for plain TCP. It, and the executor of `socket`, outlive the

@@ -272,6 +272,10 @@ bool TensorConnection::TakeHello() {
       End(TensorEnding::kWrong, "the certificate's key does not give that peer id");
       return false;
     }
+    if (settings_.old_boot && settings_.old_boot(*key, hello->boot)) {
+      End(TensorEnding::kWrong, "its key has spoken under a higher boot");
+      return false;
+    }
     if (!tls_->PeerIsOfJob(settings_.self.job)) {
       End(TensorEnding::kWrong, "a certificate of another job");
       return false;

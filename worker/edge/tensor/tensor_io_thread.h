@@ -44,6 +44,7 @@ class TensorTransport::Impl::IoThread {
   // Accepted connections (tensor_accept.cc).
   void OnAccepted(asio::ip::tcp::socket socket);
   void ResumeReads();
+  void DropAccepted(const PeerId& peer);
 
  private:
   // Frames in one event of the host: each event may wake its thread. With 32, beats came late.
@@ -104,7 +105,8 @@ class TensorTransport::Impl::IoThread {
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
   const TlsCredentials* Credentials();
   TensorConnection::Settings ConnectionSettings() {
-    return {all_.self_, all_.options_.open_within, all_.pool_, all_.options_.clock, &all_.slots_};
+    return {all_.self_,   all_.options_.open_within, all_.pool_, all_.options_.clock,
+            &all_.slots_, all_.options_.old_boot};
   }
 
   Impl& all_;  // what all threads share

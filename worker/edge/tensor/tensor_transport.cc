@@ -47,6 +47,7 @@ const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->p
 ResultSlots& TensorTransport::slots() { return impl_->slots(); }
 std::vector<size_t> TensorTransport::loads() { return impl_->loads(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
+void TensorTransport::Expel(const PeerId& peer) { impl_->Expel(peer); }
 std::optional<TokenHalves> TensorTransport::GiveToken(const PeerId& peer) {
   return impl_->GiveToken(peer);
 }
@@ -181,6 +182,12 @@ void TensorTransport::Impl::Forget(const PeerId& peer) {
   thread->Post([thread, peer] {
     thread->DropLink(peer, Clock::duration::zero(), DownEvidence::kUnreachable);
   });
+}
+
+void TensorTransport::Impl::Expel(const PeerId& peer) {
+  Forget(peer);
+  for (const auto& thread : threads_)
+    thread->Post([&accepting = *thread, peer] { accepting.DropAccepted(peer); });
 }
 
 // ---- links, for any thread ---------------------------------------------------------------------

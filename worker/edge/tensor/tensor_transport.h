@@ -68,6 +68,9 @@ struct TensorTransportOptions {
   Duration redial_after = Seconds(0.2);      // after a failure; Sends before that are dropped
   // Reaches peers that cannot be dialed; outlives the transport. nullptr: nothing does.
   dht::Relay* relay = nullptr;
+  // A peer of that key and boot counts no more (PeerTransport::IsOldBoot); any thread, outlives the
+  // transport. Empty: all count.
+  std::function<bool(const dht::PublicKey& key, uint64_t boot)> old_boot = {};
   // Is told of sending and receiving; outlives the transport. nullptr: nobody is.
   AveragingClock* clock = nullptr;
 };
@@ -133,6 +136,8 @@ class TensorTransport {
   std::vector<size_t> loads();
   // The peer is dead: closes and forgets, without on_down.
   void Forget(const PeerId& peer);
+  // Another boot of its key is the peer now: closes what it has dialed, too.
+  void Expel(const PeerId& peer);
 
  private:
   class Impl;

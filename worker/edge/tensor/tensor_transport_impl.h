@@ -38,6 +38,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void KeepLent();
   std::vector<LeftForPeer> TakeLeft();
   void Forget(const PeerId& peer);
+  void Expel(const PeerId& peer);
   // Tokens (tensor_admission.cc).
   std::optional<TokenHalves> GiveToken(const PeerId& peer);
   void UseToken(const PeerId& peer, uint64_t number, std::optional<TokenHalves> halves);

@@ -52,6 +52,26 @@ TEST_F(WatchTest, ItIsRenewedEveryTenSecondsWithWhatIsKnown) {
   EXPECT_EQ(lone_.updates[1].records, std::vector<RecordPtr>{record});
 }
 
+TEST_F(WatchTest, OfOnePublicKeyTheRecordOfTheHighestBootIsReported) {
+  LoneNode::Player &peer = lone_.Meet(), &owner = lone_.Add();
+  const auto of_boot = [&](uint64_t boot) {
+    Record record = *lone_.Signed(owner, kRoster, 1, Seconds(60));
+    record.subkey = PeerIdOf(owner.public_key, boot);
+    record.boot = boot;
+    record.signature = UnsafeHashAuthority(owner.public_key).Sign(SignedBytes(record));
+    return std::make_shared<const Record>(record);
+  };
+  lone_.Watch(kRoster);
+  lone_.Run(Milliseconds(5));
+  lone_.updates.clear();
+  for (const uint64_t boot : {2, 1, 3}) lone_.Say(peer, WatchPush{{of_boot(boot)}}, 0);
+  ASSERT_EQ(lone_.updates.size(), 2u);
+  EXPECT_EQ(lone_.updates[0].records.at(0)->boot, 2u);
+  EXPECT_EQ(lone_.updates[1].records.at(0)->boot, 3u);
+  lone_.Run(Seconds(11));
+  EXPECT_EQ(Asked(peer).back().second.have.size(), 1u) << "the lower boot's is forgotten";
+}
+
 TEST_F(WatchTest, OneThatRefusesIsAskedAgainAtTheRhythmOfRenewals) {
   LoneNode::Player& peer = lone_.Meet();
   lone_.answer = [](const Contact&,

@@ -51,6 +51,26 @@ TEST_F(StoreTest, ARefusedOlderRecordDoesNotShortenTheLifeOfTheNewerOne) {
   EXPECT_EQ(store_.Find(later, KeyOf("k"))[0]->sequence, 5u);
 }
 
+TEST_F(StoreTest, OfOnePublicKeyTheHighestBootAloneHasARecord) {
+  const auto of = [](uint8_t owner, uint8_t key, uint64_t boot) {
+    Record record = *Make("k", owner, 1, Seconds(9));
+    record.public_key = {key};
+    record.boot = boot;
+    return std::make_shared<const Record>(std::move(record));
+  };
+  config_.key_records = 2;
+  EXPECT_EQ(Put(of(1, 7, 4)), StoreResult::kStored);
+  EXPECT_EQ(Put(of(2, 8, 9)), StoreResult::kStored);
+  EXPECT_EQ(Put(of(3, 7, 3)), StoreResult::kOldBoot);
+  EXPECT_EQ(Put(of(4, 7, 5)), StoreResult::kStored) << "the one that it replaces makes room";
+  EXPECT_EQ(store_.records(), 2u);
+  EXPECT_EQ(store_.bytes(), 20u);
+  EXPECT_EQ(Put(of(1, 7, 4)), StoreResult::kOldBoot);
+  std::vector<PeerId> owners;
+  for (const RecordPtr& record : store_.Find(kWall, KeyOf("k"))) owners.push_back(record->subkey);
+  EXPECT_THAT(owners, testing::ElementsAre(Peer(2), Peer(4)));
+}
+
 TEST_F(StoreTest, HigherSequenceWinsThenLaterExpiry) {
   EXPECT_EQ(Put(Make("k", 1, 5, Seconds(100))), StoreResult::kStored);
   EXPECT_EQ(Put(Make("k", 1, 6, Seconds(1))), StoreResult::kStored);  // may live shorter

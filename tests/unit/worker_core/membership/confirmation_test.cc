@@ -32,10 +32,15 @@ struct Case {
   void Vote(uint8_t from, Kind kind, Ballot ballot = 0) {
     confirmation.OnVote(Id(from), {kNamed, kind, ballot});
   }
-  Verdict Judge() const { return confirmation.Judge(now, down); }
+  Confirmation::Company company() const {
+    return {.down = down,
+            .counts = [this](const PeerId& id) { return !unknown.contains(id); },
+            .least = least};
+  }
+  Verdict Judge() const { return confirmation.Judge(now, company()); }
   size_t Ask() {
     Actions out;
-    confirmation.OnTimer(now, Id(99), down, out);
+    confirmation.OnTimer(now, Id(99), company(), out);
     return out.size();
   }
   void AskToTheEnd() {
@@ -46,6 +51,8 @@ struct Case {
   }
   Confirmation confirmation;
   std::set<PeerId> down;
+  std::set<PeerId> unknown;  // in no view that the asking member knew
+  size_t least = 2;
   Time now = Time::FromNanoseconds(1'000'000'000);
 };
 
@@ -144,12 +151,42 @@ TEST(ConfirmationTest, AnotherLineageNeedsTwoOfItsMembersThatAreInIt) {
   EXPECT_EQ(newcomer.Judge(), Verdict::kConfirmed);
 }
 
-TEST(ConfirmationTest, TheOnlyOtherMemberIsEnough) {
+// Whoever names a view writes the names in it.
+TEST(ConfirmationTest, AVoterThatSitsInNoKnownViewIsNeitherHeardNorAsked) {
+  Case c(Rule::kTwoMembers, 5, Id(3));
+  c.unknown = {Id(2), Id(3), Id(4)};
+  for (uint8_t n = 1; n <= 4; ++n) c.Vote(n, Kind::kDecided);
+  EXPECT_EQ(c.Judge(), Verdict::kOpen);
+  EXPECT_EQ(c.Ask(), 1U);  // the fifth: the first is sure
+  c.unknown.erase(Id(4));
+  EXPECT_EQ(c.Judge(), Verdict::kConfirmed);
+  c.unknown = {Id(1), Id(2), Id(3), Id(4), Id(5)};
+  EXPECT_EQ(c.Judge(), Verdict::kSilent);
+  Case quorum(Rule::kQuorum, 3);  // of the view that is held: all are known
+  quorum.unknown = {Id(1), Id(2)};
+  quorum.Vote(1, Kind::kDecided);
+  quorum.Vote(2, Kind::kDecided);
+  EXPECT_EQ(quorum.Judge(), Verdict::kConfirmed);
+}
+
+TEST(ConfirmationTest, AVoteThatIsWithdrawnWasNeverGiven) {
+  Case c(Rule::kTwoMembers, 5);
+  c.Vote(1, Kind::kDecided);
+  c.confirmation.Withdraw(Id(1));
+  c.Vote(2, Kind::kDecided);
+  EXPECT_EQ(c.Judge(), Verdict::kOpen);
+  c.Vote(3, Kind::kDecided);
+  EXPECT_EQ(c.Judge(), Verdict::kConfirmed);
+}
+
+TEST(ConfirmationTest, OneIsEnoughWhereNoOtherCouldKnow) {
   Case c(Rule::kTwoMembers, 1);
+  c.least = 1;
   EXPECT_EQ(c.Judge(), Verdict::kOpen);
   c.Vote(1, Kind::kDecided);
   EXPECT_EQ(c.Judge(), Verdict::kConfirmed);
   Case nobody(Rule::kTwoMembers, 0);
+  nobody.least = 1;
   nobody.Vote(1, Kind::kDecided);
   EXPECT_NE(nobody.Judge(), Verdict::kConfirmed);
 }

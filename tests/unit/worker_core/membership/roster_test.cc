@@ -66,13 +66,34 @@ TEST_F(RosterTest, ARecordLivesAsLongAsItSaysAndIntroducesItsOwnerOnce) {
   Actions out;
   EXPECT_FALSE(roster.answered());
   const PeerRecord record{"k", Id(1), Encode(RecordOf(1)), Seconds(3)};
-  EXPECT_EQ(roster.OnRecords(kStart, {record}, out).size(), 1U);
+  EXPECT_EQ(roster.OnRecords(kStart, {record}, out).changed.size(), 1U);
   EXPECT_TRUE(roster.answered());
-  EXPECT_EQ(roster.OnRecords(kStart + Seconds(1), {record}, out).size(), 0U);  // nothing new
+  EXPECT_TRUE(roster.OnRecords(kStart + Seconds(1), {record}, out).changed.empty());
   EXPECT_EQ(Count<Introduce>(out), 1U);
   EXPECT_TRUE(roster.TakeExpired(kStart + Seconds(3.5)).empty());
   EXPECT_EQ(roster.TakeExpired(kStart + Seconds(4)).size(), 1U);
   EXPECT_EQ(roster.Find(Id(1)), nullptr);
+}
+
+// A key is one peer, whatever boots its owner makes up.
+TEST_F(RosterTest, OfOneKeyTheRecordOfTheHighestBootCounts) {
+  Roster roster(config, metrics);
+  Actions out;
+  const auto of = [](uint8_t id, uint8_t key, uint64_t boot) {
+    return PeerRecord{"k", Id(id), Encode(RecordOf(id)), Seconds(3), {key}, boot};
+  };
+  EXPECT_TRUE(roster.OnRecords(kStart, {of(1, 7, 4), of(2, 8, 1)}, out).replaced.empty());
+  EXPECT_EQ(roster.OnRecords(kStart, {of(3, 7, 5)}, out).replaced, std::vector{Id(1)});
+  EXPECT_EQ(roster.Find(Id(1)), nullptr);
+  EXPECT_NE(roster.Find(Id(2)), nullptr);
+  EXPECT_NE(roster.Find(Id(3)), nullptr);
+  EXPECT_TRUE(roster.OnRecords(kStart, {of(1, 7, 4)}, out).changed.empty());
+  EXPECT_EQ(
+      registry.Value("crowdsurf_peer_messages_refused_total", {{"reason", "roster_old_boot"}}), 1);
+  roster.TakeExpired(kStart + Seconds(4));
+  EXPECT_TRUE(roster.live().empty());
+  // Nothing is known of that key any more.
+  EXPECT_EQ(roster.OnRecords(kStart + Seconds(5), {of(1, 7, 4)}, out).changed.size(), 1U);
 }
 
 TEST_F(RosterTest, GarbageIsCountedAndChangesNothing) {

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "coordinator-free-dht/core/routing/latest_boots.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "tests/unit/worker_core/world/peer_world.h"
+#include "worker/core/membership/roster.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -56,6 +58,45 @@ class HostileViewsTest : public ::testing::Test {
   static message::ViewNews News(const View& view) {
     return {.view = Encode(view), .seats = {}, .vacancies = {}, .contacts = {}, .committed = {}};
   }
+  // A lineage of its own that beats ours: everybody, those ids, and ten names more.
+  View BetterLineage(const std::vector<PeerId>& ids) const {
+    View view = view_;
+    view.parent = ViewHash();
+    view.origin = ViewHash();
+    view.seed ^= 1;
+    for (const PeerId& id : ids) view.members.push_back({.id = id});
+    for (uint8_t n = 1; n <= 10; ++n) view.members.push_back({.id = Id(n)});
+    std::sort(view.members.begin(), view.members.end(),
+              [](const Member& a, const Member& b) { return a.id < b.id; });
+    return Without(view, PeerId());
+  }
+  // As the transport has it: a higher boot of a key is another peer, and the one before is dead.
+  void Say(size_t at, const dht::PublicKey& key, uint64_t boot, const Message& message) {
+    const auto answer = boots_[at].OnProof(key, boot);
+    if (answer.verdict == dht::LatestBoots::Verdict::kOld) return;
+    if (answer.verdict == dht::LatestBoots::Verdict::kReplaces)
+      world_.node(at).OnDown(answer.replaced, DownEvidence::kReplaced);
+    world_.node(at).OnBody(dht::PeerIdOf(key, boot),
+                           std::make_shared<const Bytes>(EncodeMessage(message)));
+  }
+  // What the DHT reports of an id that says that it sits in this view.
+  void Publish(size_t at, const dht::PublicKey& key, uint64_t boot, const View& view) {
+    const PeerId id = dht::PeerIdOf(key, boot);
+    RosterRecord record;
+    record.contact = {id, "w", "127.0.0.1:1", "127.0.0.1:2"};
+    record.member.id = id;
+    record.seated = true;
+    record.view = HashOf(view, "job");
+    record.epoch = view.epoch;
+    record.lineage = {view.fork_members, OriginOf(view, record.view)};
+    const PeerRecord published{.key = "crowdsurf/job/roster/0",
+                               .owner = id,
+                               .value = Encode(record),
+                               .ttl = Seconds(3),
+                               .key_of_owner = key,
+                               .boot = boot};
+    world_.node(at).OnRecords({published});
+  }
   size_t Entered(size_t i) const {
     return static_cast<size_t>(
         const_cast<PeerWorld&>(world_).node(i).metrics().Value("crowdsurf_view_changes_total"));
@@ -72,7 +113,8 @@ class HostileViewsTest : public ::testing::Test {
   std::map<ViewHash, View> seen_;
   ViewHash hash_;
   View view_;
-  bool lost_ = false;  // nothing arrives any more
+  std::map<size_t, dht::LatestBoots> boots_;  // by the member that proves keys
+  bool lost_ = false;                         // nothing arrives any more
 };
 
 TEST_F(HostileViewsTest, ASuccessorThatNoWitnessAcceptedIsNotFollowed) {
@@ -118,6 +160,87 @@ TEST_F(HostileViewsTest, AForgedBetterLineageDrawsNobody) {
   world_.RunFor(Seconds(5));
   ExpectUnmoved();
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(Refused(world_, i, "view_unconfirmed"), 1) << i;
+}
+
+// One certificate under many boots. None of its ids is a member. The view that they name has them.
+TEST_F(HostileViewsTest, ManyIdsOfOneKeyEndNoJob) {
+  Start(6);
+  const dht::PublicKey key{7};
+  for (const uint64_t ids : {2, 10, 1000}) {
+    std::vector<PeerId> all;
+    for (uint64_t boot = 1; boot <= ids; ++boot) all.push_back(dht::PeerIdOf(key, boot));
+    View view = BetterLineage(all);
+    view.target_met = true;
+    const size_t hearers = ids > 100 ? 2 : 6;  // a view of a thousand takes long to read
+    for (size_t i = 0; i < hearers; ++i) {
+      // To every second member they also show records that say that they sit in that lineage.
+      boots_.erase(i);
+      for (uint64_t boot = 1; boot <= ids; ++boot) {
+        if (i % 2 == 0) Publish(i, key, boot, view);
+        Say(i, key, boot, News(view));
+      }
+    }
+    world_.RunFor(Seconds(4));
+    ExpectUnmoved();
+    for (size_t i = 0; i < hearers; ++i)
+      EXPECT_GE(Refused(world_, i, "view_unconfirmed"), 1) << i << ", " << ids << " ids";
+  }
+}
+
+// Two strangers with a certificate each. Neither sits in the job's view.
+TEST_F(HostileViewsTest, StrangersEndNoJobHoweverManyTheyAre) {
+  Start(6);
+  std::vector<PeerId> all;
+  for (uint8_t n = 1; n <= 3; ++n) all.push_back(dht::PeerIdOf({n}, 1));
+  View view = BetterLineage(all);
+  view.target_met = true;
+  for (size_t i = 0; i < 6; ++i) {
+    for (uint8_t n = 1; n <= 3; ++n) {
+      Publish(i, {n}, 1, view);
+      Say(i, {n}, 1, News(view));
+    }
+  }
+  world_.RunFor(Seconds(4));
+  ExpectUnmoved();
+}
+
+// Nor does a newcomer believe the end of a job that others, who are seated, go on with.
+TEST_F(HostileViewsTest, OneKeyEndsNoNewcomer) {
+  Start(3);
+  lost_ = true;  // so that it gets no seat; it sees three records of seated peers
+  const size_t newcomer = world_.Add();
+  world_.RunFor(Milliseconds(100));
+  const dht::PublicKey key{7};
+  std::vector<PeerId> ids{world_.node(newcomer).id()};
+  for (uint64_t boot = 1; boot <= 10; ++boot) ids.push_back(dht::PeerIdOf(key, boot));
+  View view = BetterLineage(ids);
+  view.target_met = true;
+  for (uint64_t boot = 1; boot <= 10; ++boot) {
+    Publish(newcomer, key, boot, view);
+    Say(newcomer, key, boot, News(view));
+  }
+  world_.RunFor(Seconds(2.8));
+  EXPECT_FALSE(world_.node(newcomer).stopped);
+  EXPECT_GE(Refused(world_, newcomer, "view_unconfirmed"), 1);
+}
+
+// A member with a seat makes another of itself. No quorum answers, for nothing arrives any more.
+TEST_F(HostileViewsTest, AMemberIsNoSecondVoiceForItselfInSilenceEither) {
+  Start(6);
+  lost_ = true;
+  const dht::PublicKey key{7};
+  View view = Successor();
+  view.members.push_back({.id = dht::PeerIdOf(key, 1)});
+  std::sort(view.members.begin(), view.members.end(),
+            [](const Member& a, const Member& b) { return a.id < b.id; });
+  view = Without(view, PeerId());
+  view.target_met = true;
+  ASSERT_FALSE(world_.Summary(5).steward);
+  world_.Tell(0, 5, News(view));
+  Say(0, key, 1, News(view));
+  world_.RunFor(Seconds(6));  // the quorum is silent after 2.5, and a round is waited for
+  EXPECT_FALSE(world_.node(0).stopped);
+  EXPECT_EQ(Refused(world_, 0, "view_no_quorum"), 1);
 }
 
 // The others do not answer: nobody may say so for them.

@@ -301,6 +301,25 @@ TEST(TensorTransportTlsTest, ACertificateOfAnotherJobOfTheSameAuthorityIsRefused
   EXPECT_TRUE(b.received.empty());
 }
 
+TEST(TensorTransportTlsTest, AnOldBootIsExpelledAndRefused) {
+  const TestAuthority authority;
+  std::atomic<bool> old = false;
+  TensorTransportOptions options;
+  options.old_boot = [&](const dht::PublicKey&, uint64_t) { return old.load(); };
+  Node a(&authority, "a", options), b(&authority, "b");
+  b.Send(a, Bytes(1));
+  ASSERT_TRUE(a.Eventually([&] { return a.received.size() == 1; }));
+  old = true;
+  a.transport().Expel(b.id());
+  EXPECT_TRUE(a.EventuallyCounts("wrong_peer", 1)) << "the open one";
+  EXPECT_TRUE(EventuallyHolds([&] {
+    b.Send(a, Bytes(1));
+    return a.metrics().Value("crowdsurf_tensor_connections_ended_total", {{"how", "wrong_peer"}}) >=
+           2;
+  })) << "one that b tries then";
+  EXPECT_EQ(a.received.size(), 1U);
+}
+
 TEST(TensorTransportTlsTest, APlainPeerIsRefusedByATlsOne) {
   const TestAuthority authority;
   Node a(&authority, "a"), plain(nullptr, "p");
