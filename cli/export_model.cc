@@ -1,6 +1,6 @@
 #include "cli/export_model.h"
 
-#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -34,9 +34,8 @@ std::vector<std::string> Candidates(const std::string& folder, const std::string
   std::vector<std::string> paths;
   for (const std::string& name : worker::CheckpointsIn(folder)) {
     const std::string path = folder + "/" + name;
-    const worker::MappedFile file(path);
-    const auto head = worker::ReadCheckpointHead(file.bytes());
-    if (job.empty() || !head.ok() || head->header.info.job == job) paths.push_back(path);
+    const auto file = worker::CheckpointFile::Open(path);
+    if (job.empty() || !file.ok() || file->info().job == job) paths.push_back(path);
   }
   return paths;
 }
@@ -75,15 +74,14 @@ StatusOr<VerifiedCheckpoint> Find(const ExportRequest& request, std::string& pat
   return Newest(state + "/checkpoint", request.from, path);
 }
 
-// The tensors are the average, as LayOutLink packs them.
+// The tensors are the average, as LayOutLink packs them. So each has a name of its own that a model
+// file can have.
 bool Fits(const CheckpointInfo& info) {
-  uint64_t end = 0;
-  for (const worker::LinkTensor& tensor : info.tensors) {
-    if (!tensor.shared()) continue;
-    if (tensor.offset != end) return false;
-    end += tensor.elements() * sizeof(float);
-  }
-  return end == info.elements * sizeof(float);
+  std::vector<worker::LinkRole> averaged;
+  for (const worker::LinkTensor& tensor : info.tensors)
+    if (tensor.shared()) averaged.push_back(tensor.role);
+  const auto laid = worker::LayOutLink(info.tensors, averaged);
+  return laid.ok() && laid->tensors == info.tensors && laid->elements == info.elements;
 }
 
 }  // namespace
@@ -97,6 +95,8 @@ StatusOr<ExportedModel> ExportModel(const ExportRequest& request) {
   const CheckpointInfo& info = found.info;
   if (!Fits(info))
     return absl::DataLossError(done.checkpoint + " is broken: its tensors are not its average");
+  if (!std::isfinite(info.job_samples) || info.job_samples < 0)
+    return absl::DataLossError(done.checkpoint + " is broken: its count of samples is no number");
   const Bytes header = worker::EncodeSafetensorsHeader(
       info.tensors,
       {{"format", "pt"}, {"job", info.job}, {"averaging", absl::StrCat(info.averaging.value())}});

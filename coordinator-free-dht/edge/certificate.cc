@@ -47,7 +47,10 @@ bool HasUriWithPrefix(X509* certificate, const std::string& prefix) {
   return found;
 }
 
-Status VerifyChain(const std::vector<CertificateHandle>& chain, const std::string& ca_pem) {
+enum class ValidAt : uint8_t { kNow, kAnyTime };
+
+Status VerifyChain(const std::vector<CertificateHandle>& chain, const std::string& ca_pem,
+                   ValidAt at) {
   const std::vector<CertificateHandle> roots = openssl::ReadCertificates(ca_pem);
   if (roots.empty()) return absl::FailedPreconditionError("ca.pem: holds no certificate");
   const openssl::StoreHandle store(X509_STORE_new());
@@ -59,6 +62,7 @@ Status VerifyChain(const std::vector<CertificateHandle>& chain, const std::strin
   for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(others, chain[i].get());
   const openssl::StoreContextHandle context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), others);
+  if (at == ValidAt::kAnyTime) X509_STORE_CTX_set_flags(context.get(), X509_V_FLAG_NO_CHECK_TIME);
   const bool good = X509_verify_cert(context.get()) == 1;
   // Read before the cleaning, which forgets it.
   const int error = X509_STORE_CTX_get_error(context.get());
@@ -70,16 +74,14 @@ Status VerifyChain(const std::vector<CertificateHandle>& chain, const std::strin
       absl::StrCat("certificate: ", X509_verify_cert_error_string(error)));
 }
 
-}  // namespace
-
-Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem,
-                             const std::string& job) {
+Status Verify(const std::string& chain_pem, const std::string& ca_pem, const std::string& job,
+              ValidAt at) {
   const std::vector<CertificateHandle> chain = openssl::ReadCertificates(chain_pem);
   if (chain.empty()) return absl::UnauthenticatedError("certificate: none was shown");
   X509* const leaf = chain.front().get();
   // Cheapest first: the chain costs two signatures.
   RETURN_IF_ERROR(RawKey(leaf).status());
-  RETURN_IF_ERROR(VerifyChain(chain, ca_pem));
+  RETURN_IF_ERROR(VerifyChain(chain, ca_pem, at));
   // A CA's certificate chains to itself, and must not be good as a peer.
   if (X509_check_ca(leaf) != 0) {
     return absl::UnauthenticatedError("certificate: is a CA's, not a peer's");
@@ -91,6 +93,18 @@ Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca
     return absl::UnauthenticatedError(absl::StrCat("certificate: is not of job ", job));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem,
+                             const std::string& job) {
+  return Verify(chain_pem, ca_pem, job, ValidAt::kNow);
+}
+
+Status VerifyPastCertificate(const std::string& chain_pem, const std::string& ca_pem,
+                             const std::string& job) {
+  return Verify(chain_pem, ca_pem, job, ValidAt::kAnyTime);
 }
 
 StatusOr<PublicKey> PublicKeyOfCertificate(const std::string& pem) {

@@ -20,6 +20,10 @@ inline constexpr char kPeerName[] = "peer.crowdsurf";
 Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem,
                              const std::string& job);
 
+// The same, valid now or at another time: of who wrote something in the past.
+Status VerifyPastCertificate(const std::string& chain_pem, const std::string& ca_pem,
+                             const std::string& job);
+
 // The raw Ed25519 key of the first certificate in `pem`; an error for any other kind of key.
 StatusOr<PublicKey> PublicKeyOfCertificate(const std::string& pem);
 

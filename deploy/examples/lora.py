@@ -76,7 +76,7 @@ def load_base(file, steps):
             except FileExistsError:
                 pass
     model = Transformer()
-    model.load_state_dict(torch.load(file))
+    model.load_state_dict(torch.load(file, weights_only=True))   # the volume is shared: no pickle of another's is run
     return model
 
 

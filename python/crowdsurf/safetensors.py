@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 _HEADER_MOST = 100 << 20   # bytes; the format's own bound
+_VALUES_MOST = 1 << 20     # in a header; as many as 65,536 tensors of eight dimensions have, and more than any model
 _DTYPES = {"F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2), "I64": ("int64", 8),
            "I32": ("int32", 4), "I16": ("int16", 2), "I8": ("int8", 1), "U8": ("uint8", 1), "BOOL": ("bool", 1)}   # bytes each
 MODEL, INDEX = "model.safetensors", "model.safetensors.index.json"   # of a folder; the index where there are several files
@@ -90,12 +91,19 @@ def _read_file(where: str) -> Dict[str, Stored]:
         if length > min(_HEADER_MOST, size - 8):
             raise ValueError(f"{where} is no safetensors file, or is cut short")
         try:
-            header = json.loads(file.read(length))
+            header = _json_of(file.read(length))
             header.pop("__metadata__", None)
             data = memoryview(bytearray(file.read()))
             return {name: _stored(entry, data) for name, entry in header.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{where} is no safetensors file, or is cut short: {error}") from error
+
+
+def _json_of(text: bytes) -> Any:
+    """A value takes many times the bytes that it has in the text: they are counted first. ValueError: there are too many."""
+    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > _VALUES_MOST:
+        raise ValueError("it has too many values for a model")
+    return json.loads(text)
 
 
 @contextlib.contextmanager
@@ -127,7 +135,7 @@ def _stored(entry: Dict[str, Any], data: memoryview) -> Stored:
 def _files_of(index: str) -> List[str]:
     try:
         with open(index, "rb") as file:
-            files = sorted(set(json.load(file)["weight_map"].values()))
+            files = sorted(set(_json_of(file.read(_HEADER_MOST))["weight_map"].values()))
         if any(os.path.basename(name) != name for name in files):
             raise ValueError("a file lies outside of its folder")
         return files

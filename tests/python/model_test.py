@@ -49,11 +49,13 @@ class ModelTest(ModelCase):
         short = self.write(self.HEADER, self.VALUES[:-1])
         self.assertRaisesRegex(ValueError, "cut short", crowdsurf.load_model, short)
         for header in (but(shape=[3, 2]), but(dtype="F8"), but(data_offsets=[-4, 12]), but(data_offsets=[8, 4]),
-                       but(data_offsets=[0]), [], {"w": 3}, {"w": {}}):
+                       but(data_offsets=[0]), but(shape=[float("inf")]), [], {"w": 3}, {"w": {}}):
             with self.subTest(header):
                 self.assertRaises(ValueError, crowdsurf.load_model, self.write(header))
         self.assertRaises(ValueError, crowdsurf.load_model, self.write(self.HEADER, length=1 << 60))
         self.assertRaises(ValueError, crowdsurf.load_model, self.write(self.HEADER, length=3))
+        many = self.write({**self.HEADER, "more": [0] * (1 << 20)})
+        self.assertRaisesRegex(ValueError, "too many values", crowdsurf.load_model, many)
 
     def test_a_folder_is_that_of_a_checkpoint_or_of_several_files(self):
         path = self.write(self.HEADER, name="checkpoint/model.safetensors")

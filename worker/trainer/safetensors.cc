@@ -20,11 +20,43 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 using Json = nlohmann::json;
 
 constexpr size_t kMaxDimensions = 8;  // of one tensor
+constexpr int kMaxDepth = 3;          // the header, a tensor, its shape
+// As many as 65,536 tensors of eight dimensions have. The text alone bounds them badly: a value of
+// two bytes becomes one of sixteen, and an object of four one of a hundred.
+constexpr size_t kMaxHeaderValues = size_t{14} << 16;
 constexpr size_t kMaxFileBytes = size_t{4} << 30;
 
 Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("safetensors: ", what));
 }
+
+// Reads a header, and stops where it is deeper or has more values than a model's.
+class HeaderReader : public nlohmann::detail::json_sax_dom_parser<Json> {
+  using Base = nlohmann::detail::json_sax_dom_parser<Json>;
+
+ public:
+  explicit HeaderReader(Json& header) : Base(header, /*allow_exceptions=*/false) {}
+  bool null() { return Room() && Base::null(); }
+  bool boolean(bool value) { return Room() && Base::boolean(value); }
+  bool number_integer(int64_t value) { return Room() && Base::number_integer(value); }
+  bool number_unsigned(uint64_t value) { return Room() && Base::number_unsigned(value); }
+  bool number_float(double value, const std::string& text) {
+    return Room() && Base::number_float(value, text);
+  }
+  bool string(std::string& value) { return Room() && Base::string(value); }
+  bool start_object(size_t size) { return Open() && Base::start_object(size); }
+  bool start_array(size_t size) { return Open() && Base::start_array(size); }
+  bool end_object() { return Close() && Base::end_object(); }
+  bool end_array() { return Close() && Base::end_array(); }
+
+ private:
+  bool Room() { return ++values_ <= kMaxHeaderValues; }
+  bool Open() { return ++depth_ <= kMaxDepth && Room(); }
+  bool Close() { return --depth_ >= 0; }
+
+  int depth_ = 0;
+  size_t values_ = 0;
+};
 
 bool IsCount(const Json& value) { return value.is_number_unsigned(); }
 
@@ -122,8 +154,10 @@ StatusOr<Safetensors> DecodeSafetensors(ByteView file) {
     return Bad("no header, or longer than the file");
   }
   const std::string_view text = AsString(in.Raw(length));
-  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return Bad("the header is not a JSON object");
+  Json header;
+  HeaderReader reader(header);
+  if (!Json::sax_parse(text, &reader) || !header.is_object())
+    return Bad("the header is not a model's JSON object");
   const ByteView data = in.Raw(in.remaining());
   if (data.size() % sizeof(float) != 0) return Bad("data is not a whole number of floats");
   ASSIGN_OR_RETURN(Safetensors result, DecodeHeader(header, data.size()));

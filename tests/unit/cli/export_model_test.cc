@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
@@ -70,8 +72,9 @@ class ExportTest : public ::testing::Test {
     header.average_hash = Sha256(FloatBytes(average));
     header.velocity_hash = Sha256(FloatBytes(velocity));
     header.opaque_hash = Sha256(opaque);
+    if (change_) change_(header.info);
     const std::string path = folder_ + "/" + worker::CheckpointName(header.info.averaging);
-    EXPECT_TRUE(WriteFileAtomically(path, {EncodeCheckpointHead(header), FloatBytes(average),
+    EXPECT_TRUE(WriteFileAtomically(path, {EncodeCheckpointHead(header).bytes, FloatBytes(average),
                                            FloatBytes(velocity), opaque})
                     .ok());
     return path;
@@ -81,6 +84,7 @@ class ExportTest : public ::testing::Test {
 
   std::string home_, folder_;
   ExportRequest request_;
+  std::function<void(worker::CheckpointInfo&)> change_;  // of what Write writes; under its hash
 };
 
 TEST_F(ExportTest, TheNewestCheckpointIsAModelByTheFormatsRules) {
@@ -166,6 +170,27 @@ TEST_F(ExportTest, AByteThatIsFlippedAnywhereIsFound) {
     ASSERT_FALSE(ExportModel(request_).ok()) << "byte " << at;
   }
   EXPECT_EQ(Model(), "");
+}
+
+// Its hashes agree: whoever made it meant it so.
+TEST_F(ExportTest, ACheckpointOfWhichNoModelCanBeMadeIsRefused) {
+  const auto named = [](const std::string& name) {
+    return [name](worker::CheckpointInfo& info) { info.tensors[2].name = name; };
+  };
+  const std::vector<std::function<void(worker::CheckpointInfo&)>> changes = {
+      named("bias"),
+      named("__metadata__"),
+      named("\xff\xfe"),
+      named(""),
+      [](auto& info) { info.tensors[2].offset += 4; },
+      [](auto& info) { info.job_samples = std::nan(""); },
+      [](auto& info) { info.job_samples = -1; }};
+  for (const auto& change : changes) {
+    change_ = change;
+    Write(10);
+    EXPECT_THAT(Words(), HasSubstr(" is broken: its ")) << &change - changes.data();
+    EXPECT_EQ(Model(), "");
+  }
 }
 
 TEST_F(ExportTest, WhatIsNotThereIsSaidInPlainWords) {

@@ -1,6 +1,9 @@
 // Model files against the published format (huggingface/safetensors), and files that break it.
 #include "worker/trainer/safetensors.h"
 
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -67,6 +70,19 @@ TEST(SafetensorsTest, TensorsInAnotherOrderFindTheirPlace) {
   const auto file = DecodeSafetensors(EncodeSafetensors(other, values, {}));
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(*ParametersFrom(*file, Table()), kValues);
+}
+
+// 15 MiB of brackets took 1.1 GB before anybody looked at what they say.
+TEST(SafetensorsTest, AHeaderThatIsDeepOrHasTooManyValuesIsReadNoFurther) {
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  for (const char* piece : {"[", "{\"a\":", "[0,", "0,"}) {
+    std::string header = "{\"t\":[";
+    while (header.size() < (15U << 20)) header += piece;
+    EXPECT_FALSE(DecodeSafetensors(FileOf(header, 0)).ok()) << piece;
+  }
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 300 << 10) << "KiB";
 }
 
 TEST(SafetensorsTest, MissingAndMisshapenTensorsAreAllNamed) {

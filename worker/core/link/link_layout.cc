@@ -41,6 +41,7 @@ std::string Violations(const LinkTensor& t) {
                     "\": ", parts...);
   };
   if (!PrintableName(t.name)) add("name must be 1 to 256 printable ASCII characters");
+  if (t.name == "__metadata__") add("the name is that of a model file's metadata");
   if (t.dtype != LinkDtype::kFloat32) {
     add("dtype ", LinkDtypeName(t.dtype), " is reserved: link version 1 carries float32");
   }

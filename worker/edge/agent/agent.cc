@@ -125,9 +125,9 @@ Status Agent::Impl::StartLink() {
   };
   ASSIGN_OR_RETURN(link_, LinkServer::Start(options, sink, log_.For("link"), registry_));
   if (!options_.checkpoint_dir.empty()) {
-    checkpoints_ = std::make_unique<CheckpointStore>(options_.checkpoint_dir, options_.worker,
-                                                     static_cast<size_t>(config_.checkpoint_retain),
-                                                     log_.For("checkpoint"), registry_);
+    checkpoints_ = std::make_unique<CheckpointStore>(
+        options_.checkpoint_dir, options_.worker, static_cast<size_t>(config_.checkpoint_retain),
+        log_.For("checkpoint"), registry_, CheckpointSeals(*identity_, options_.job));
     // On the keeper's thread, so it only posts.
     const auto done = [this](const CheckpointKeeper::Job&, const Status& status) {
       (void)host_.Post([this, error = std::string(status.message())](Time now, WallTime) {

@@ -1,10 +1,11 @@
 // Checkpoint: the job's state on a disk, for when every worker is gone at once.
 //
 // The steward writes one file a checkpoint, `checkpoint-NUMBER.crowdsurf` (checkpoint_file.h), by
-// temporary name, fsync, rename. A file is believed only if every hash verifies; the one with the
-// highest averaging number wins, an unreadable one is skipped and counted. Several writers may
-// share a folder (double steward, one claim for all workers). Blocking: call from a thread that may
-// wait.
+// temporary name, fsync, rename, and seals it (checkpoint_seal.h). Jobs, models and trainers may
+// share a folder: of its files those of the same job and model count, and no other is read further,
+// pruned, or a reason to prune. What an agent of this job has sealed comes first, then the highest
+// number in a head. A file is believed only if every hash verifies; an unreadable one is skipped
+// and counted. Blocking: call from a thread that may wait.
 #pragma once
 
 #include <functional>
@@ -19,6 +20,7 @@
 #include "worker/core/state/state_values.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/state/checkpoint_file.h"
+#include "worker/edge/state/checkpoint_seal.h"
 #include "worker/edge/state/outer_memory.h"
 
 namespace crowdsurf::worker {
@@ -41,33 +43,58 @@ class CheckpointStore {
  public:
   using MakeRoom = std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)>;
 
-  // `writer`: a name of this process, for temporary files. `retain` >= 1.
+  // `writer`: a name of this process, for temporary files. `retain` >= 1. Without `seals`, as in
+  // tests, no file needs one.
   CheckpointStore(std::string folder, std::string writer, size_t retain, Logger log,
-                  MetricRegistry& metrics);
+                  MetricRegistry& metrics, std::optional<CheckpointSeals> seals = std::nullopt);
 
-  // Writes, then removes all but the newest `retain`. info.elements (of the average) and
-  // opaque_bytes are taken from the spans. Errors: ResourceExhausted (disk full), NotFound (no
-  // folder), Internal.
+  // Writes, then removes those of this job and model that it makes superfluous: of sealed ones all
+  // but the newest `retain`, and what is older than these without a seal. info.elements (of the
+  // average) and opaque_bytes are taken from the spans. Errors: ResourceExhausted (disk full),
+  // NotFound (no folder), Internal. Without a seal, which is logged, the file is there.
   Status Write(CheckpointInfo info, const StateValues& state, ByteView opaque);
 
-  // Reads the newest checkpoint of the job that verifies whole: the copies are verified, so each
-  // byte is hashed once. What is in `average` when none is found means nothing. NotFound: there is
-  // none; FailedPrecondition: the newest is of another model. Pre: average.size() == elements.
+  // Reads the newest checkpoint of the job and model that verifies whole: the copies are verified,
+  // so each byte is hashed once. What is in `average` when none is found means nothing. NotFound:
+  // there is none; FailedPrecondition: the job's are of another model. Pre: average.size() ==
+  // elements.
   StatusOr<FoundCheckpoint> Restore(const CheckpointWanted& wanted, std::span<float> average,
                                     const MakeRoom& make_room);
+
+  // The newest average of the same job and model that another agent has sealed, if it is newer than
+  // `info`'s and verifies. Memory of an average.
+  std::optional<VerifiedCheckpoint> NewerThan(const CheckpointInfo& info) const;
 
   const std::string& folder() const { return folder_; }
   const std::string& writer() const { return writer_; }
 
  private:
-  void Prune();
+  struct Kept {
+    std::string path;
+    Digest head = {};
+    AveragingId averaging = {};
+    bool sealed = false;
+  };
+  struct Folder {
+    std::vector<Kept> ours;  // the sealed ones first, of each kind the newest first
+    std::string other;       // one of the job and of another model; empty: there is none
+    std::vector<std::string> unreadable;
+  };
+  Folder Look(const std::string& job, const Digest& schema) const;
+  static std::optional<CheckpointFile> Reopen(const Kept& kept);
+  void Seal(const std::string& path, const Digest& head);
+  void NotePassedOver(const Folder& folder, const Kept& taken);
+  void Prune(const CheckpointInfo& written, const std::string& path);
+  void RemoveStale();
 
   const std::string folder_, writer_;
   const size_t retain_;
   const Logger log_;
+  const std::optional<CheckpointSeals> seals_;
   Counter& written_;
   Counter& failed_;
   Counter& unreadable_;
+  Counter& unsealed_;
 };
 
 }  // namespace crowdsurf::worker

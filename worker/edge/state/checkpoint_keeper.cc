@@ -46,10 +46,10 @@ Status CheckpointKeeper::Write(const Job& job) {
   }
   if (!job.final_model) return status;
   // Also when the checkpoint failed: the model is what the job leaves behind.
-  const StatusOr<bool> wrote = WriteModelFile(store_.folder() + "/model.safetensors",
-                                              store_.writer(), job.info, job.average);
+  const StatusOr<bool> wrote = WriteModelFile(store_, job.info, job.average);
   if (!wrote.ok()) log_.Error("model not written", {{"error", wrote.status().ToString()}});
-  if (wrote.ok() && *wrote) log_.Info("model written", {{"folder", store_.folder()}});
+  if (wrote.ok())
+    log_.Info("model written", {{"folder", store_.folder()}, {"own_average", *wrote}});
   return status.ok() ? wrote.status() : status;
 }
 

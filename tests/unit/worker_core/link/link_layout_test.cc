@@ -87,6 +87,7 @@ TEST(LinkLayout, SizesThatOverflowAreRefused) {
   EXPECT_FALSE(
       LayOutLink({Tensor("a", {kMaxLinkElements}), Tensor("b", {1})}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(LayOutLink({}, {LinkRole::kParameter}).ok());
+  EXPECT_FALSE(LayOutLink({Tensor("__metadata__", {3})}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(LayOutLink({Tensor("a", {3})}, {LinkRole::kGradient}).ok());
 }
 

@@ -1,5 +1,5 @@
 // The model file as another reader sees it: taken apart here by the published format of
-// safetensors. Also who wins of several writers.
+// safetensors. Who wins of several writers: shared_volume_test.cc.
 #include "worker/edge/state/model_file.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ struct ModelFileTest : testing::Test {
     info.tensors = {tensor};
     return info;
   }
-  StatusOr<bool> Write(uint64_t averaging, float value, const std::string& job = "charlm") const {
-    return WriteModelFile(path, "w-0", Info(averaging, job), std::vector<float>(100, value));
+  StatusOr<bool> Write(uint64_t averaging, float value, const std::string& job = "charlm") {
+    return WriteModelFile(store, Info(averaging, job), std::vector<float>(100, value));
   }
   float Value() const {
     const std::string file = *ReadFile(path, 1 << 20);
@@ -47,6 +47,8 @@ struct ModelFileTest : testing::Test {
   }
   ScratchFolder folder;
   const std::string path = folder / "model.safetensors";
+  MetricRegistry metrics;
+  CheckpointStore store{folder.path(), "w-0", 1, Logger(), metrics};
 };
 
 TEST_F(ModelFileTest, IsSafetensors) {
@@ -70,7 +72,7 @@ TEST_F(ModelFileTest, LeavesMomentsOut) {
   info.tensors[1].offset = 400;
   std::vector<float> values(200, 1);
   std::fill_n(values.begin(), 100, 99.0f);
-  EXPECT_TRUE(*WriteModelFile(path, "w-0", info, values));
+  EXPECT_TRUE(*WriteModelFile(store, info, values));
   const std::string file = *ReadFile(path, 1 << 20);
   ByteReader in(AsBytes(file));
   const auto json = nlohmann::json::parse(AsString(in.Raw(in.U64())));
@@ -78,15 +80,6 @@ TEST_F(ModelFileTest, LeavesMomentsOut) {
   EXPECT_FALSE(json.contains("optimizer.exp_avg.w"));
   EXPECT_EQ(in.remaining(), 400u);
   EXPECT_EQ(Value(), 99);
-}
-
-TEST_F(ModelFileTest, OfTwoStewardsTheFirstOrTheNewerWins) {
-  EXPECT_TRUE(*Write(7, 1));
-  EXPECT_FALSE(*Write(7, 2)) << "the same average: written once";
-  EXPECT_FALSE(*Write(6, 3));
-  EXPECT_EQ(Value(), 1);
-  EXPECT_TRUE(*Write(8, 4)) << "a resumed job that trained on";
-  EXPECT_EQ(Value(), 4);
 }
 
 TEST_F(ModelFileTest, WhatIsNoModelOfThisJobIsReplaced) {
@@ -102,18 +95,21 @@ TEST_F(ModelFileTest, WhatIsNoModelOfThisJobIsReplaced) {
   EXPECT_EQ(Value(), 6);
 }
 
+// Each seals its checkpoint before it writes the model, as agents do.
 TEST_F(ModelFileTest, WritersAtTheSameTimeLeaveTheNewest) {
   std::vector<std::thread> writers;
   for (uint64_t i = 1; i <= 8; ++i) {
     writers.emplace_back([&, i] {
-      EXPECT_TRUE(WriteModelFile(path, "w-" + std::to_string(i), Info(i),
-                                 std::vector<float>(100, static_cast<float>(i)))
-                      .ok());
+      const std::vector<float> values(100, static_cast<float>(i));
+      MetricRegistry own;
+      CheckpointStore writer(folder.path(), "w-" + std::to_string(i), 8, Logger(), own);
+      EXPECT_TRUE(writer.Write(Info(i), {.average = values}, {}).ok());
+      EXPECT_TRUE(WriteModelFile(writer, Info(i), values).ok());
     });
   }
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(Value(), 8);
-  EXPECT_EQ(Files(), 1u);
+  EXPECT_EQ(Files(), 9u);
 }
 
 TEST_F(ModelFileTest, AFullDiskIsAnErrorInWordsAndTheOlderModelStays) {
@@ -130,9 +126,8 @@ TEST_F(ModelFileTest, AFullDiskIsAnErrorInWordsAndTheOlderModelStays) {
 }
 
 TEST_F(ModelFileTest, AFolderThatIsNotThereIsSaidSo) {
-  EXPECT_TRUE(absl::IsNotFound(
-      WriteModelFile(folder / "none/model.safetensors", "w", Info(1), std::vector<float>(100))
-          .status()));
+  CheckpointStore none(folder / "none", "w", 1, Logger(), metrics);
+  EXPECT_TRUE(absl::IsNotFound(WriteModelFile(none, Info(1), std::vector<float>(100)).status()));
 }
 
 }  // namespace
