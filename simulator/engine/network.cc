@@ -22,13 +22,25 @@ void Network::Send(const FrameOnLink& frame, std::function<void()> deliver) {
 // The way in takes bytes as they come, so that a frame alone takes the time of its bytes once.
 Time Network::ArrivalOf(const FrameOnLink& frame) {
   const Duration delay = Delay();
-  if (options_.bytes_per_second <= 0) return queue_.now() + delay;
-  const Duration takes = Seconds(static_cast<double>(frame.bytes) / options_.bytes_per_second);
-  Time& out = out_free_[frame.from];
-  out = std::max(out, queue_.now()) + takes;
+  const double out_rate = RateOf(frame.from);
+  const double in_rate = RateOf(frame.to);
+  const auto bytes = static_cast<double>(frame.bytes);
+  Time first = queue_.now();  // its first byte leaves, and its last
+  Time last = first;
+  if (out_rate > 0) {
+    Time& out = out_free_[frame.from];
+    first = std::max(out, first);
+    last = out = first + Seconds(bytes / out_rate);
+  }
+  if (in_rate <= 0) return last + delay;
   Time& in = in_free_[frame.to];
-  in = std::max(in + takes, out + delay);
+  in = std::max(std::max(in, first + delay) + Seconds(bytes / in_rate), last + delay);
   return in;
+}
+
+double Network::RateOf(int node) const {
+  const auto at = rates_.find(node);
+  return at == rates_.end() ? options_.bytes_per_second : at->second;
 }
 
 void Network::Schedule(const FrameOnLink& frame, std::function<void()> deliver) {

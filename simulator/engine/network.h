@@ -60,6 +60,8 @@ class Network {
   void EndPartition() { side_.clear(); }
   void Heal();  // no cut, no partition, no loss, no copies, in order, nothing slow
   bool Reaches(int from, int to) const;
+  // From now on, in the place of LinkOptions' bytes_per_second: of that node's way out, and in.
+  void SetRate(int node, double bytes_per_second) { rates_[node] = bytes_per_second; }
 
   uint64_t sent() const { return sent_; }
   uint64_t lost() const { return lost_; }
@@ -67,6 +69,7 @@ class Network {
 
  private:
   Duration Delay();
+  double RateOf(int node) const;
   // When the last byte of the frame, sent now, is there.
   Time ArrivalOf(const FrameOnLink& frame);
   void Schedule(const FrameOnLink& frame, std::function<void()> deliver);
@@ -77,6 +80,7 @@ class Network {
   std::set<std::pair<int, int>> cuts_;
   std::set<int> side_;
   std::map<std::pair<int, int>, Time> last_[3];  // by plane: the latest delivery promised
+  std::map<int, double> rates_;                  // by node, where it has one of its own
   std::map<int, Time> out_free_, in_free_;       // by node: when its way out, and in, is free
   uint64_t sent_ = 0;
   uint64_t lost_ = 0;

@@ -1,5 +1,6 @@
 // DrawScenario: which faults, and how many, is drawn too, so that seeds differ in kind.
 #include <algorithm>
+#include <cmath>
 
 #include "base/rng.h"
 #include "simulator/round/round_scenario.h"
@@ -67,6 +68,28 @@ void DrawWindows(Rng rng, RoundScenario& scenario) {
                                 static_cast<uint32_t>(1 + OneOf(rng, 4))});
 }
 
+// Windows of several chunks, as agents have them: only where an owner has more chunks than a window
+// do members send it some while others are held back.
+void DrawManyChunks(Rng rng, RoundScenario& scenario) {
+  scenario.elements = static_cast<uint32_t>(40 + OneOf(rng, 161));
+  scenario.chunk_elements = 1;
+  scenario.window_chunks = 8;
+  scenario.max_window_chunks = static_cast<uint32_t>(8 + OneOf(rng, 9));
+  for (RoundScenario::Window& window : scenario.windows)
+    window.chunks = static_cast<uint32_t>(8 + OneOf(rng, 9));
+  if (rng.Bernoulli(0.5)) return;
+  // A link of each member has a rate of its own, and one of them may lose three quarters of it.
+  constexpr double kLeast = 10e6;  // bytes a second: a round of a few seconds
+  scenario.chunk_bytes = size_t{128} << 10;
+  for (int node = 0; node < scenario.members; ++node)
+    scenario.rates.push_back({Duration(), node, kLeast * std::pow(20, rng.UniformDouble())});
+  if (rng.Bernoulli(0.5)) return;
+  RoundScenario::Rate rate = scenario.rates[static_cast<size_t>(OneOf(rng, scenario.members))];
+  rate.at = Within(rng, Seconds(1));
+  rate.bytes_per_second /= 4;
+  scenario.rates.push_back(rate);
+}
+
 }  // namespace
 
 RoundScenario DrawScenario(uint64_t seed) {
@@ -93,6 +116,11 @@ RoundScenario DrawScenario(uint64_t seed) {
              scenario.members + scenario.holes * scenario.speakers + scenario.outside_witnesses,
              scenario);
   DrawWindows(Rng(seed).Fork("windows"), scenario);
+  Rng sizes = Rng(seed).Fork("sizes");
+  if (sizes.Bernoulli(0.2)) DrawManyChunks(sizes.Fork("chunks"), scenario);
+  // In the middle of a long step when the others begin.
+  if (sizes.Bernoulli(0.2))
+    scenario.late_snapshots.push_back({OneOf(sizes, scenario.members), Within(sizes, Seconds(2))});
   return scenario;
 }
 

@@ -17,29 +17,13 @@ using worker::Round;
 using worker::RoundAction;
 using worker::RoundActions;
 
-namespace {
-
-// Short, so that a run is a few hundred events; the ratios are those of production.
-worker::PacerConfig Pacing() {
-  worker::PacerConfig config;
-  config.min_silence = Milliseconds(10);
-  config.max_silence = Milliseconds(200);
-  config.first_start = Milliseconds(20);
-  config.min_start = Milliseconds(5);
-  config.first_round = Milliseconds(500);
-  config.min_sit_out = Seconds(8);
-  return config;
-}
-
-}  // namespace
-
 RoundNode::RoundNode(const ProcessName& name, const RoundScenario& scenario, RoundOutside& outside,
                      Origins& origins)
     : Process(name, outside.queue(), nullptr),
       scenario_(scenario),
       outside_(outside),
       chunks_(name.node, origins, outside.checkers()),
-      times_(Pacing()) {}
+      times_(scenario.pacing) {}
 
 void RoundNode::BeMember(worker::RoundSpec spec, RegionBuffer input, worker::CoordinateMask mask) {
   spec_ = std::move(spec);
@@ -103,7 +87,8 @@ void RoundNode::OnFrame(const PeerId& from, const Frame& frame) {
       return AnswerAsWitness(from, frame);
     }
     if (!round_) {
-      early_.emplace_back(from, frame);
+      // As an agent keeps no BEAT.
+      if (!std::holds_alternative<worker::Beat>(frame.body)) early_.emplace_back(from, frame);
       return;
     }
     RoundActions actions;

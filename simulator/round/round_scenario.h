@@ -13,6 +13,7 @@
 #include "simulator/engine/network.h"
 #include "simulator/engine/violations.h"
 #include "worker/core/round/round.h"
+#include "worker/core/round/round_pacer.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::simulator {
@@ -36,6 +37,14 @@ enum class Plant : uint8_t {
   kLieHaves,       // a member says HAVE of a root of its own
 };
 
+// Short, so that a run is a few hundred events; the ratios are those of production.
+inline constexpr worker::PacerConfig kShortPacing = {.min_silence = Milliseconds(10),
+                                                     .max_silence = Milliseconds(200),
+                                                     .first_start = Milliseconds(20),
+                                                     .min_start = Milliseconds(5),
+                                                     .first_pause = Milliseconds(500),
+                                                     .min_sit_out = Seconds(8)};
+
 struct RoundScenario {
   uint64_t seed = 1;
   int members = 4;
@@ -48,8 +57,16 @@ struct RoundScenario {
   bool zero_weights = false;
   bool masked = false;  // each member has a mask of its own; all hold the same outside of it
   LinkOptions links;
+  struct Rate {  // of a node's links, from `at` on
+    Duration at;
+    int node = 0;
+    double bytes_per_second = 0;
+  };
+  std::vector<Rate> rates;                    // empty: links take any number of bytes at once
+  size_t chunk_bytes = 0;                     // that a chunk takes there, beside its values
   Duration start_spread = Microseconds(500);  // members open the round within this
   Duration fold_time = Microseconds(50);
+  worker::PacerConfig pacing = kShortPacing;
 
   struct Death {
     int node = 0;

@@ -54,6 +54,32 @@ TEST(NetworkTest, FramesGoBothWaysAtOnce) {
   EXPECT_NEAR(at[1], 0.011, kTolerance);
 }
 
+TEST(NetworkTest, ANodeCanHaveARateOfItsOwn) {
+  EventQueue queue;
+  LinkOptions links;
+  links.min_delay = Milliseconds(1);
+  links.mean_extra_delay = Duration();
+  Network network(queue, Rng(kSeed), links);
+  network.SetRate(1, kBytesPerSecond);
+  std::vector<double> at;
+  const auto send = [&](int from, int to) {
+    network.Send({from, to, Plane::kTensor, 10'000},
+                 [&] { at.push_back((queue.now() - kStartOfTime).seconds()); });
+    while (queue.RunOne()) {
+    }
+  };
+  send(0, 2);  // any number of bytes at once
+  send(0, 1);  // its way in
+  send(1, 2);  // its way out
+  network.SetRate(1, kBytesPerSecond / 4);
+  send(1, 2);
+  const std::vector<double> took = {0.001, 0.011, 0.011, 0.041};
+  double now = 0;
+  for (size_t i = 0; i < took.size(); ++i) {
+    EXPECT_NEAR(at.at(i), now += took[i], 4 * kTolerance) << i;
+  }
+}
+
 TEST(NetworkTest, ValuesAreLostAndMessagesArrive) {
   EventQueue queue;
   LinkOptions links;

@@ -105,7 +105,7 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
 
 // The short answer to whom a round waits for is the long one, by rank.
 void RoundWorld::CheckWaiting(const RoundHost& host) {
-  const std::optional<RankSet> ranks = host.round.WaitingForHaves();
+  const std::optional<RankSet> ranks = host.round.WaitingForMembers();
   if (!ranks) return;
   ++tally_.waiting_by_rank;
   std::set<PeerId> peers;

@@ -168,6 +168,8 @@ void GroupRounds::Unknown(Time now, const PeerId& from, const message::RoundFram
                                     (message.averaging == current_->opening.averaging &&
                                      message.round > current_->opening.round));
   if (later) {
+    // It says that its sender lives now, and comes again. Kept, it would take the place of a READY.
+    if (std::holds_alternative<Beat>(frame.body)) return;
     if (ready && calls_.size() < kMaxEarly)
       calls_.try_emplace(frame.instance, Call{message.averaging, now});
     return Keep(from, message);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/overloaded.h"
+#include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -60,6 +61,8 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
       if (averaging_.HasBegun(message.averaging)) deliver();
     return;
   }
+  if constexpr (std::is_same_v<M, message::RoundFrame>)
+    if (IsBeat(message.frame)) return;  // of use now or never
   // Of a view that this peer may be about to enter: kept, and handled then (Settle).
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;

@@ -66,6 +66,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   fixed->parts = PartsHash(spec.chunks, spec.coverers, spec.one_base);
   filled_ = std::min(spec.filled, spec.chunks.size());
   slots_.resize(spec.chunks.size());
+  fetches_.assign(spec.cells.size(), 0);
   missing_ = slots_.size();
   windows_.assign(spec.cells.size(), spec.window_chunks);
   ready_ = RankSet::Of(spec.self);
@@ -134,7 +135,8 @@ void Round::Dispatch(const PeerId& from, const FrameBody& body, RoundActions& ou
                         [&](const BallotOpen& frame) { OnBallotOpen(from, frame, out); },
                         [&](const Accept& frame) { OnAccept(from, frame, out); },
                         [&](const Accepted& frame) { OnAccepted(from, frame, out); },
-                        [&](const Bye& frame) { OnBye(from, frame, out); }, [](const Beat&) {},
+                        [&](const Bye& frame) { OnBye(from, frame, out); },
+                        [&](const Beat& frame) { HearBeat(from, frame); },
                         [&](const Plan& frame) { OnPlan(from, frame, out); },
                         [&](const Decided& frame) { OnDecided(from, frame, out); },
                         [&](const StatusFrame& frame) { OnStatus(from, frame, out); },
@@ -212,7 +214,7 @@ void Round::Conclude(Outcome outcome, BallotName by, RankSet members, RoundActio
     out.push_back(BranchFormed{by.ballot, members, over.root});
   pending_.clear();
   inputs_.clear();
-  asked_.clear();
+  asked_.Clear();
   if (!coordination_) return;
   coordination_.reset();
   // The members of the own ballot wait for this member, and are told what came of it.
@@ -245,8 +247,27 @@ void Round::OnLeave(RoundActions& out) {
 
 void Round::OnBeat(const std::set<PeerId>& hear, RoundActions& out) {
   if (over_) return;
+  const Beat beat{static_cast<uint32_t>(missing_)};
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self() && !left_.Contains(rank) && !hear.contains(peer)) Emit(peer, Beat{}, out);
+    if (rank != self() && !left_.Contains(rank) && !hear.contains(peer)) Emit(peer, beat, out);
+  if (target_) return;
+  // It has opened the round, and says READY once. A READY is lost where its receiver had to drop
+  // what came early.
+  const RankSet unready = spoken_ - ready_ - left_ - own_rank();
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (unready.Contains(rank)) Emit(peer, Ask{static_cast<uint8_t>(rank), 0, {}}, out);
+}
+
+// Who holds all that it can wait for sees nothing come: what the others get shows that it goes on.
+void Round::HearBeat(const PeerId& from, const Beat& frame) {
+  const int rank = RankOf(from);
+  if (rank < 0) return Refuse(FrameRefusal::kStranger);
+  // Within what there is to lack: no word of it prolongs a round without end.
+  const auto missing = static_cast<uint32_t>(std::min<size_t>(frame.missing, slots_.size()));
+  const auto [least, fresh] = lacking_.emplace(static_cast<uint8_t>(rank), missing);
+  if (fresh || missing >= least->second) return;
+  least->second = missing;
+  ++progress_;
 }
 
 }  // namespace crowdsurf::worker

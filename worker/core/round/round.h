@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/asked_inputs.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_plan.h"
@@ -67,7 +68,8 @@ class Round {
   void OnQuorumLost(RoundActions& out);
   void OnSitOut(RoundActions& out);  // the round's budget is spent: KEPT
   void OnLeave(RoundActions& out);   // results are served: BYE, KEPT
-  // BEAT to the members that may be waiting for this one, but for those that `hear` it anyway.
+  // BEAT to the members that may be waiting for this one, but for those that `hear` it anyway. ASK
+  // to members that have opened the round and whose READY has not come.
   void OnBeat(const std::set<PeerId>& hear, RoundActions& out);
 
   bool over() const;
@@ -86,9 +88,9 @@ class Round {
   // Whom the round waits for now, ascending: members, speakers, witnesses; the failure detector
   // watches these.
   std::set<PeerId> WaitingFor() const;
-  // The same by rank, as long as it waits for HAVE(0) of members alone, for who asks at each chunk;
-  // nullopt: there is a ballot, a decision or a stand-in.
-  std::optional<RankSet> WaitingForHaves() const;
+  // The same by rank, as long as it waits for members alone, for who asks at each chunk; nullopt:
+  // for a stand-in, too, or for a witness that is no member.
+  std::optional<RankSet> WaitingForMembers() const;
   // An awaited peer that must answer at once: a member, or a witness of the own ballot. A stand-in
   // owes nothing before its own last round is done, be it a witness or not.
   bool MustReply(const PeerId& peer) const;
@@ -108,6 +110,10 @@ class Round {
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
   uint64_t progress() const;
+  // The same without what ballots say: it grows with READYs, inputs, results, HAVEs and votes, and
+  // where another member says that it lacks fewer results than before. Ballots may follow each
+  // other without end in sight; these lead to the end.
+  uint64_t advances() const;
   // True while an own ballot cannot get promises from a quorum of unsuspected witnesses.
   bool witness_quorum_lost() const;
   const RoundCounts& counts() const;
@@ -195,6 +201,7 @@ class Round {
   std::optional<RoundValue> CurrentValue() const;
   void Conclude(Outcome outcome, BallotName by, RankSet members, RoundActions& out);
   void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
+  void HearBeat(const PeerId& from, const Beat& frame);
 
   // round_reduce.cc: READY, inputs, folds, results
   void OnReady(const PeerId& from, const Ready& frame, RoundActions& out);
@@ -267,6 +274,7 @@ class Round {
   void Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out);
   RankSet TrustedHolders(const ChunkAssignment& assignment) const;
   bool HoldersDied() const;
+  void SetFetching(ChunkAssignment& assignment, int rank);
   void FetchMissing(RoundActions& out);
 
   // round_coordinator.cc
@@ -282,6 +290,8 @@ class Round {
   void ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out);
 
   // round_inspect.cc
+  RankSet AwaitedMembers() const;
+  void AwaitOthers(std::set<PeerId>& peers) const;
   void AwaitSpeakers(std::set<PeerId>& peers) const;
   bool AwaitsWitness(int index) const;
   void FingerprintChunks(ByteWriter& out) const;
@@ -290,7 +300,7 @@ class Round {
   std::shared_ptr<const Fixed> fixed_;
   // Who is there.
   RankSet ready_ = {};
-  RankSet spoken_ = {};          // chooses nothing here: not part of Fingerprint
+  RankSet spoken_ = {};          // chooses nothing but at a beat: not part of Fingerprint
   RankSet suspected_ = {};       // members
   RankSet reset_ = {};           // of them, by a broken connection: as good as dead
   RankSet left_ = {};            // said BYE or do not fit: never trusted again
@@ -308,12 +318,13 @@ class Round {
   std::set<ChunkIndex> pending_;  // own chunks that are not finished
   std::map<std::pair<ChunkIndex, Ballot>, Gathering> inputs_;
   size_t early_ = 0;  // inputs kept for a plan that has not come
-  // (rank, own chunk): which speaker was asked, for which assignment.
-  std::map<std::pair<uint8_t, ChunkIndex>, std::pair<PeerId, Ballot>> asked_;
-  std::set<ChunkIndex> served_;    // own chunks sent at assignment 0
-  std::vector<Lane> lanes_;        // by owner
-  std::vector<uint32_t> windows_;  // by owner
-  RankSet follow_ = {};            // owners that gave a result of the last plan: they have it
+  AskedInputs asked_;
+  std::set<ChunkIndex> served_;          // own chunks sent at assignment 0
+  std::vector<Lane> lanes_;              // by owner
+  std::vector<uint32_t> windows_;        // by owner
+  RankSet follow_ = {};                  // owners that gave a result of the last plan: they have it
+  std::vector<uint32_t> fetches_;        // assignments with that `fetching`, by rank
+  std::map<uint8_t, uint32_t> lacking_;  // least that BEATs said since the last plan, by rank
   // Deciding.
   WitnessRecord record_;  // promised: the one ballot variable of both roles
   std::optional<Digest> have0_;
@@ -339,7 +350,8 @@ class Round {
   RankSet told_ = {};             // late READYs that were answered
   RankSet anew_ = {};             // said READY again
   std::vector<FrameBody> local_;  // frames to self, empty between inputs
-  uint64_t progress_ = 0;
+  uint64_t progress_ = 0;         // advances()
+  uint64_t ballot_progress_ = 0;  // what ballots said
   RoundCounts counts_;
 };
 

@@ -95,7 +95,8 @@ void Round::OnPlan(const PeerId& from, const Plan& frame, RoundActions& out) {
 void Round::NotePlan(const Plan& plan) {
   seen_ = plan.ballot;
   follow_ = {};
-  ++progress_;
+  lacking_.clear();  // they may lack more now
+  ++ballot_progress_;
   plans_[plan.ballot] = AssignmentHash(plan);
   plan_members_ = plan.members;
   plan_abort_ = plan.abort;
@@ -108,7 +109,7 @@ void Round::NotePlan(const Plan& plan) {
     known->second = stake;
     own_word_.Erase(rank);
     speaker_replies_.erase(rank);
-    std::erase_if(asked_, [of = rank](const auto& asked) { return asked.first.first == of; });
+    asked_.EraseRank(rank);
   }
   own_word_ |= plan.members;  // members of S say what they are worth
 }
@@ -160,11 +161,13 @@ void Round::Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out) {
   assignment.owner = to.owner;
   assignment.holders = to.holders;
   assignment.want = to.value;
-  assignment.fetching = -1;
-  if (to.owner == self() && to.holders.empty() && !slot.held())
+  SetFetching(assignment, -1);
+  if (to.owner == self() && to.holders.empty() && !slot.held()) {
     pending_.insert(chunk);
-  else
+  } else {
     pending_.erase(chunk);
+    asked_.EraseChunk(chunk);
+  }
 }
 
 // Inputs of assignments that are not this member's any more.
@@ -261,6 +264,12 @@ bool Round::HoldersDied() const {
   return false;
 }
 
+void Round::SetFetching(ChunkAssignment& assignment, int rank) {
+  if (assignment.fetching >= 0) --fetches_[static_cast<size_t>(assignment.fetching)];
+  if (rank >= 0) ++fetches_[static_cast<size_t>(rank)];
+  assignment.fetching = rank;
+}
+
 // Asks for the finished results that are not here, spread over those who hold them.
 void Round::FetchMissing(RoundActions& out) {
   if (over_ || missing_ == 0) return;
@@ -276,7 +285,7 @@ void Round::FetchMissing(RoundActions& out) {
     for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % from.size(); turn > 0;
          --turn)
       from.Erase(from.first());
-    assignment.fetching = static_cast<int>(from.first());
+    SetFetching(assignment, static_cast<int>(from.first()));
     fetches[assignment.fetching].push_back(ChunkIndex(c));
   }
   for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);

@@ -35,7 +35,7 @@ void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
   if (over_) return;
   for (ChunkAssignment& assignment : assignments_)  // without another holder the request stands
     if (assignment.fetching == rank && !TrustedHolders(assignment).empty())
-      assignment.fetching = -1;
+      SetFetching(assignment, -1);
   FetchMissing(out);
   if (target_) return;
   ContactSpeakers(out);
@@ -89,7 +89,7 @@ void Round::OnCoordinatorLate(RoundActions& out) {
   if (HoldersDied()) return OnSitOut(out);
   ++fetch_turn_;
   // Any request that is out may be lost.
-  for (ChunkAssignment& assignment : assignments_) assignment.fetching = -1;
+  for (ChunkAssignment& assignment : assignments_) SetFetching(assignment, -1);
   FetchMissing(out);
   if (!target_) {
     ++counts_.ballots_late;
@@ -149,7 +149,7 @@ void Round::Answer(BallotName name, RoundActions& out) {
   const auto [ballot, branch] = name;
   // Stakes that were held back for the plan of an earlier ballot go into this STATUS.
   HearLateSpeaks();
-  ++progress_;
+  ++ballot_progress_;
   record_.promised = ballot;
   if (branch) branch_ = ballot;
   // One ballot at a time: a coordinator that answers a higher one gives its own up.

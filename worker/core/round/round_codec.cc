@@ -178,8 +178,8 @@ void Get(ByteReader& in, Bye& f) {
   if (reason > static_cast<uint8_t>(ByeReason::kCannotSpeak)) in.Fail();
   f.reason = static_cast<ByeReason>(reason);
 }
-void Put(ByteWriter&, const Beat&) {}
-void Get(ByteReader&, Beat&) {}
+void Put(ByteWriter& out, const Beat& f) { out.U32(f.missing); }
+void Get(ByteReader& in, Beat& f) { f.missing = in.U32(); }
 
 constexpr size_t kKinds = std::variant_size_v<FrameBody>;
 // In the order of FrameBody's alternatives, whose index is the kind on the wire.
@@ -216,6 +216,11 @@ std::optional<Frame> DecodeFrame(ByteView bytes) {
 std::optional<InstanceId> PeekInstance(ByteView bytes) {
   if (bytes.size() < InstanceId::kBytes) return std::nullopt;
   return InstanceId::From(bytes.first(InstanceId::kBytes));
+}
+
+bool IsBeat(ByteView bytes) {
+  const size_t beat = FrameBody(Beat()).index();
+  return bytes.size() > InstanceId::kBytes && bytes[InstanceId::kBytes] == beat;
 }
 
 std::string_view KindOf(const Frame& frame) { return kNames[frame.body.index()]; }

@@ -17,6 +17,8 @@ Bytes EncodeFrame(const Frame& frame);
 std::optional<Frame> DecodeFrame(ByteView bytes);  // nullopt: garbled or over a limit
 // The instance of a frame, without decoding the rest: to find the Round it belongs to.
 std::optional<InstanceId> PeekInstance(ByteView bytes);
+// A BEAT, without decoding it. Of use now or never: nobody keeps it for a round to come.
+bool IsBeat(ByteView bytes);
 std::string_view KindOf(const Frame& frame);  // "ready", "speak", ...: for counters and logs
 
 Bytes EncodeHeldValue(const HeldValue& value);

@@ -59,7 +59,7 @@ void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions&
   }
   if (coordination_->plan) return Refuse(FrameRefusal::kStatusLate);
   coordination_->statuses.emplace(static_cast<uint8_t>(rank), frame);
-  ++progress_;
+  ++ballot_progress_;
   TryPlan(out);
 }
 
@@ -79,7 +79,7 @@ void Round::OnPromise(const PeerId& from, const Promise& frame, RoundActions& ou
     coordination_->accepted = frame.accepted;
     coordination_->accepted_value = std::move(value);
   }
-  ++progress_;
+  ++ballot_progress_;
   coordination_->promised |= uint64_t{1} << witness->second;
   TryPlan(out);
 }

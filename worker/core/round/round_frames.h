@@ -71,7 +71,8 @@ struct Speak {
   Digest root;  // of what it holds; owners mix no roots for one rank
   bool operator==(const Speak&) const = default;
 };
-// An owner wants `rank`'s inputs: of the member itself or of a speaker. No chunks: "do you speak?"
+// An owner wants `rank`'s inputs: of the member itself or of a speaker. No chunks: "do you speak?",
+// and of the member itself: its READY.
 struct Ask {
   uint8_t rank = 0;
   Ballot assigned = 0;
@@ -162,7 +163,8 @@ struct Bye {  // certain suspicion, no wait
   bool operator==(const Bye&) const = default;
 };
 
-struct Beat {  // I am alive and in this round, and have nothing to say
+struct Beat {            // I am alive and in this round, and have nothing else to say
+  uint32_t missing = 0;  // results that its sender lacks
   bool operator==(const Beat&) const = default;
 };
 

@@ -19,7 +19,8 @@ const RoundSpec& Round::spec() const { return fixed_->spec; }
 const std::optional<RoundOver>& Round::outcome() const { return over_; }
 WitnessRecord Round::Promised() const { return record_; }
 const RoundCounts& Round::counts() const { return counts_; }
-uint64_t Round::progress() const { return progress_; }
+uint64_t Round::progress() const { return progress_ + ballot_progress_; }
+uint64_t Round::advances() const { return progress_; }
 
 std::set<PeerId> Round::Absent() const {
   std::set<PeerId> absent;
@@ -67,48 +68,61 @@ bool Round::witness_quorum_lost() const {
 
 std::set<PeerId> Round::WaitingFor() const {
   std::set<PeerId> peers;
-  if (over_) return peers;
-  const auto await = [&](int rank) {
-    if (rank != self() && Trusts(rank)) peers.insert(PeerAt(rank));
-  };
-  // Only a plan or a decision names holders to fetch from, and a branch that leaves a decision
-  // leaves its fetches open. This is asked at every chunk: where there was no ballot and no
-  // decision it must not look at all of them.
-  if (record_.promised > 0 || seen_ > 0 || target_)
-    for (const ChunkAssignment& assignment : assignments_)
-      if (assignment.fetching >= 0) await(assignment.fetching);
-  if (target_) return peers;
-  for (const auto& [key, speaker] : asked_)
-    if (pending_.count(key.second) > 0 && !Distrusts(speaker.first)) peers.insert(speaker.first);
-  AwaitSpeakers(peers);
-  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
-    if (!fixed_->members.Contains(rank)) continue;
-    const bool in_plan = seen_ == record_.promised && plan_members_.Contains(rank);
-    // Without a ballot: HAVE(0). In an own ballot: STATUS, then HAVE(b). In another's: its
-    // coordinator, and the rest of S, whose results are missing, until the own HAVE is out.
-    if (record_.promised == 0) {
-      if (haves0_.count(static_cast<uint8_t>(rank)) == 0) await(rank);
-    } else if (coordination_) {
-      if (!coordination_->plan ? coordination_->statuses.count(static_cast<uint8_t>(rank)) == 0
-                               : !coordination_->accepting && in_plan)
-        await(rank);
-    } else if (rank == CoordinatorOf(record_.promised) || (in_plan && have_sent_ != seen_)) {
-      await(rank);
-    }
-  }
-  for (const auto& [peer, index] : fixed_->witness_of)
-    if (peer != fixed_->self && AwaitsWitness(index) && !Distrusts(peer)) peers.insert(peer);
+  AwaitOthers(peers);
+  const RankSet members = AwaitedMembers();
+  for (size_t rank = 0; rank < ranks(); ++rank)
+    if (members.Contains(rank)) peers.insert(PeerAt(static_cast<int>(rank)));
   return peers;
 }
 
-std::optional<RankSet> Round::WaitingForHaves() const {
-  if (over_ || target_ || record_.promised > 0 || seen_ > 0 || coordination_ || !asked_.empty() ||
-      !speaker_replies_.empty())
-    return std::nullopt;
-  RankSet ranks = fixed_->members - suspected_ - left_;
-  ranks.Erase(static_cast<size_t>(self()));
-  for (const auto& [rank, root] : haves0_) ranks.Erase(rank);
-  return ranks;
+std::optional<RankSet> Round::WaitingForMembers() const {
+  std::set<PeerId> others;
+  AwaitOthers(others);
+  if (!others.empty()) return std::nullopt;
+  return AwaitedMembers();
+}
+
+// Members that it waits for. This is asked at every chunk: it must not look at all of them.
+RankSet Round::AwaitedMembers() const {
+  if (over_) return {};
+  RankSet awaited;
+  for (size_t rank = 0; rank < fetches_.size(); ++rank)
+    if (fetches_[rank] > 0) awaited.Insert(rank);
+  // Without a ballot: HAVE(0). In an own ballot: STATUS, then HAVE(b). In another's: its
+  // coordinator, and the rest of S, whose results are missing, until the own HAVE is out.
+  const RankSet in_plan = seen_ == record_.promised ? plan_members_ : RankSet();
+  if (target_) {
+    // What is fetched is all that it waits for.
+  } else if (record_.promised == 0) {
+    RankSet silent = fixed_->members;
+    for (const auto& [rank, root] : haves0_) silent.Erase(rank);
+    awaited |= silent;
+  } else if (!coordination_) {
+    awaited.Insert(static_cast<size_t>(CoordinatorOf(record_.promised)));
+    if (have_sent_ != seen_) awaited |= in_plan;
+  } else if (!coordination_->plan) {
+    RankSet silent = fixed_->members;
+    for (const auto& [rank, status] : coordination_->statuses) silent.Erase(rank);
+    awaited |= silent;
+  } else if (!coordination_->accepting) {
+    awaited |= in_plan;
+  }
+  for (const auto& [peer, index] : fixed_->witness_of)
+    if (const int rank = RankOf(peer); rank >= 0 && AwaitsWitness(index))
+      awaited.Insert(static_cast<size_t>(rank));
+  const RankSet absent = RankSet::FirstRanks(ranks()) - fixed_->members;
+  return awaited - absent - suspected_ - left_ - own_rank();
+}
+
+// Stand-ins, and witnesses that are no members.
+void Round::AwaitOthers(std::set<PeerId>& peers) const {
+  if (over_ || target_) return;
+  for (const auto& [speaker, inputs] : asked_.owing())
+    if (!Distrusts(speaker)) peers.insert(speaker);
+  AwaitSpeakers(peers);
+  if (!coordination_) return;
+  for (const auto& [peer, index] : fixed_->witness_of)
+    if (RankOf(peer) < 0 && AwaitsWitness(index) && !Distrusts(peer)) peers.insert(peer);
 }
 
 // Its promise, or its vote, in the own ballot.
@@ -266,11 +280,11 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U64(inputs.folding.bits());
   }
   p.out.U32(~uint32_t{0});
-  for (const auto& [key, speaker] : asked_) {
-    p.out.U8(key.first);
-    p.out.U32(key.second.value());
-    p.out.Raw(speaker.first.view());
-    p.out.U16(speaker.second);
+  for (const auto& [key, request] : asked_.requests()) {
+    p.out.U32(key.first.value());
+    p.out.U8(key.second);
+    p.out.Raw(request.speaker.view());
+    p.out.U16(request.assigned);
   }
   for (const auto& [rank, replies] : speaker_replies_) {
     p.out.U8(rank);

@@ -20,6 +20,11 @@ void Round::RebuildLanes() {
     else
       lane.chunks.push_back(ChunkIndex(c));
   }
+  // All members send in one order. A member whose window is full of an owner's first chunks waits
+  // for one that comes late: that one must not begin with what a plan gave the owner since.
+  for (Lane& lane : lanes_)
+    std::ranges::stable_sort(
+        lane.chunks, {}, [this](ChunkIndex chunk) { return assignments_[chunk.value()].assigned; });
 }
 
 // An owner can take inputs once it has opened the round: its READY or its STATUS says so.

@@ -16,6 +16,8 @@ constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 // In the patience for suspects: one FETCH may get lost, and members whose round is over say nothing
 // of themselves.
 constexpr double kSuspectsAsked = 4;
+// As long as so many of the longest pauses: a link may have lost three quarters of its bandwidth.
+constexpr double kPauses = 4;
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
 // from there, so the two sides are merged up to it.
@@ -102,9 +104,11 @@ std::optional<Time> RoundTimes::LastHeard(const PeerId& peer) const {
 Duration RoundTimes::StartDeadline() const {
   if (starts_.empty()) return Backed(config_.first_start);
   Duration learnt = starts_.Bound(kDeviations);
-  // Two samples, one of them late, would make it seven times the late one.
+  // Two samples, one of them late, would make it seven times the late one. One, or some that happen
+  // to be alike, would take the next that is a little later for absent.
   if (starts_.size() < kFewStarts)
-    learnt = std::min(learnt, std::max(config_.first_start, starts_.Largest()));
+    learnt = std::min(std::max(learnt, starts_.Largest() * 2),
+                      std::max(config_.first_start, starts_.Largest()));
   return Backed(std::max(config_.min_start, learnt));
 }
 
@@ -130,17 +134,16 @@ Duration RoundTimes::HaveWait() const {
 // A round trip is part of every HAVE wait, so twice that wait covers the two of a hand-over.
 Duration RoundTimes::HandOver() const { return HaveWait() * 2; }
 
-Duration RoundTimes::SitOut() const {
-  // Bound(0) is the median.
-  const Duration round = rounds_.empty() ? config_.first_round : rounds_.Bound(0);
-  return Backed(std::max(config_.min_sit_out, round * 4));
+Duration RoundTimes::SitOut(Duration pause) const {
+  const Duration usual = pauses_.empty() ? config_.first_pause : pauses_.Bound(kDeviations);
+  return Backed(std::max(config_.min_sit_out, std::max(usual, pause) * kPauses));
 }
 
 void RoundTimes::OnStarted(Duration spread) { starts_.Add(spread); }
 void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
 
-void RoundTimes::OnEnded(Duration length, Course course) {
-  rounds_.Add(length);
+void RoundTimes::OnEnded(Duration pause, Course course) {
+  pauses_.Add(pause);
   if (course == Course::kMistaken) OnMistaken();
   if (course == Course::kFast && backoff_ > 0) --backoff_;
 }
@@ -169,6 +172,7 @@ RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier, Time begun
       opened_(now),
       begun_(begun),
       moved_(now),
+      advanced_(now),
       held_(now),
       beat_(now) {
   times_->OnAwake(now);
@@ -180,9 +184,39 @@ Duration RoundPacer::StartDeadline() const {
   return times_->StartDeadline() * static_cast<double>(1 + earlier_);
 }
 
-Duration RoundPacer::SitOut() const { return std::max(times_->SitOut(), StartDeadline() * 2); }
+Duration RoundPacer::SitOut() const {
+  return std::max(times_->SitOut(pause_), StartDeadline() * 2);
+}
+
+void RoundPacer::SeeAdvance(Time now, const Round& round) {
+  if (round.advances() == advances_) return;
+  advances_ = round.advances();
+  // Who opens the round late, and this process where it did not run, make no pause in it.
+  if (phase_ != RoundPhase::kGathering)
+    pause_ = std::max(pause_, now - std::max(advanced_, times_->listening_since()));
+  advanced_ = now;
+}
+
+// It is over. One that was given up says how long was too long, not how long a pause is.
+void RoundPacer::SeeEnd(Time now, const Round& round) {
+  const Outcome outcome = round.outcome()->outcome;
+  if (!Applied(outcome)) {
+    if (mistaken_) times_->OnMistaken();
+    return;
+  }
+  RankSet everybody;
+  for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
+    if (round.spec().cells[rank].member) everybody.Insert(rank);
+  const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
+  if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
+  const bool mistaken = round.ballot() > 0 && round.outcome()->members == everybody;
+  times_->OnEnded(pause_, fast       ? RoundTimes::Course::kFast
+                          : mistaken ? RoundTimes::Course::kMistaken
+                                     : RoundTimes::Course::kRepaired);
+}
 
 void RoundPacer::Observe(Time now, const Round& round) {
+  SeeAdvance(now, round);
   if (round.progress() != progress_) {
     progress_ = round.progress();
     moved_ = now;
@@ -196,22 +230,7 @@ void RoundPacer::Observe(Time now, const Round& round) {
   const Round::Phase phase = round.phase();
   if (phase != phase_) {
     if (phase == Round::Phase::kHeld) held_ = now;
-    if (phase == Round::Phase::kOver) {
-      const Outcome outcome = round.outcome()->outcome;
-      RankSet everybody;
-      for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
-        if (round.spec().cells[rank].member) everybody.Insert(rank);
-      const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
-      if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
-      const bool mistaken = round.ballot() > 0 && round.outcome()->members == everybody;
-      // A round that was given up says how long was too long, not how long a round takes.
-      if (Applied(outcome))
-        times_->OnEnded(now - opened_, fast       ? RoundTimes::Course::kFast
-                                       : mistaken ? RoundTimes::Course::kMistaken
-                                                  : RoundTimes::Course::kRepaired);
-      else if (mistaken_)
-        times_->OnMistaken();
-    }
+    if (phase == Round::Phase::kOver) SeeEnd(now, round);
     phase_ = phase;
     moved_ = now;
   }
@@ -224,9 +243,9 @@ void RoundPacer::Observe(Time now, const Round& round) {
     awaits_suspects_ = Time();
   else if (awaits_suspects_.unset())
     awaits_suspects_ = now;
-  const std::optional<RankSet> for_haves = round.WaitingForHaves();
-  if (for_haves && for_haves == for_haves_) return;  // no chunk changes that
-  for_haves_ = for_haves;
+  const std::optional<RankSet> for_members = round.WaitingForMembers();
+  if (for_members && for_members == for_members_) return;  // few chunks change that
+  for_members_ = for_members;
   const std::set<PeerId> waiting = round.WaitingFor();
   std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
   for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
@@ -247,7 +266,7 @@ Time RoundPacer::LateAt(const Round& round) const {
         return moved_ + times_->SuspectsPatience() * (1 / kSuspectsAsked);
       return moved_ + times_->HandOver() * static_cast<double>(1 << std::min(late_, kMaxDoublings));
     case Round::Phase::kReducing:
-      return moved_ + times_->SitOut() * 0.25;
+      return moved_ + times_->Stuck(pause_);
     default:
       return Time::Infinite();
   }
@@ -279,7 +298,8 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}, {}});
   }
   visit(LateAt(round), Due{Due::Kind::kLate, {}, {}, {}});
-  visit(opened_ + SitOut(), Due{Due::Kind::kSitOut, {}, {}, {}});
+  visit(std::max(advanced_, times_->listening_since()) + SitOut(),
+        Due{Due::Kind::kSitOut, {}, {}, {}});
   if (!awaits_suspects_.unset())
     visit(awaits_suspects_ + times_->SuspectsPatience(), Due{Due::Kind::kSitOut, {}, {}, {}});
   visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}, {}});
@@ -297,7 +317,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
         suspected_[what.peer] = now;
         awaited_.erase(what.peer);
-        for_haves_.reset();
+        for_members_.reset();
         break;
       case Due::Kind::kTrust:
         suspected_.erase(what.peer);

@@ -5,8 +5,9 @@
 // worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
 // = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, from min_silence
 // (and what own beats come late by) to max_silence; HAVE wait = median + 6 MAD; coordinator
-// hand-over = twice that; sit-out = 4 x the learnt round time, or 2 s once what must be kept is
-// with silent members alone. While a round lasts everybody beats every min_silence/2, so an idle
+// hand-over = twice that; sit-out = 4 x the longest pause between two things that lead to the end
+// (Round::advances), however long the round takes, or 2 s once what must be kept is with silent
+// members alone. While a round lasts everybody beats every min_silence/2, so an idle
 // peer is not silent; a peer that chunks leave for all the time hears those and needs no beat.
 // Deadlines double after a ballot that ended with everybody alive, or a round that was given up
 // though a suspect lived, and halve again after each fast round. Each ballot of a round after its
@@ -36,7 +37,7 @@ struct PacerConfig {
   Duration max_silence = Seconds(1);
   Duration first_start = Seconds(1);       // start deadline while nothing is learnt
   Duration min_start = Milliseconds(250);  // ... at least: members are also late by their training
-  Duration first_round = Seconds(5);       // round time while nothing is learnt
+  Duration first_pause = Seconds(5);       // longest pause in a round while nothing is learnt
   Duration min_sit_out = Seconds(2);
 };
 
@@ -88,7 +89,10 @@ class RoundTimes {
   Duration Silence(const PeerId& peer, int doublings = 0) const;
   Duration HaveWait() const;
   Duration HandOver() const;
-  Duration SitOut() const;
+  // A round in which nothing came for so long is given up. `pause`: the longest in it so far.
+  Duration SitOut(Duration pause) const;
+  // ... : something that is awaited may be lost.
+  Duration Stuck(Duration pause) const { return SitOut(pause) * 0.25; }
   // For silent members that alone hold what must be kept: one that was stopped may come back. They
   // are asked a few times meanwhile.
   Duration SuspectsPatience() const { return config_.min_sit_out; }
@@ -101,7 +105,8 @@ class RoundTimes {
   // How a round went. kFast: without a ballot. kMistaken: a ballot was opened though everybody was
   // alive.
   enum class Course : uint8_t { kFast, kRepaired, kMistaken };
-  void OnEnded(Duration length, Course course);
+  // `pause`: the longest in it.
+  void OnEnded(Duration pause, Course course);
   // A round was given up in which somebody was taken for dead that was not.
   void OnMistaken();
 
@@ -128,7 +133,7 @@ class RoundTimes {
     bool flowed = false;  // in the beat before
   };
   std::map<PeerId, Flow> flows_;  // of peers with some: at most those that have a connection
-  DurationWindow starts_, haves_, rounds_, lates_;
+  DurationWindow starts_, haves_, pauses_, lates_;
   int backoff_ = 0;  // deadlines are 2^backoff_ as long
 };
 
@@ -163,6 +168,8 @@ class RoundPacer {
   // Gives every deadline with its time to `visit`, in a fixed order.
   template <class Visit>
   void Pending(const Round& round, Visit&& visit) const;
+  void SeeAdvance(Time now, const Round& round);
+  void SeeEnd(Time now, const Round& round);
   Duration StartDeadline() const;
   Duration SitOut() const;
   Time LateAt(const Round& round) const;
@@ -172,9 +179,11 @@ class RoundPacer {
   Time opened_;
   Time begun_;  // by the first member
   Time start_by_ = Time::Infinite();
-  Time moved_;    // last progress, or last kLate
-  int late_ = 0;  // kLate since the last progress
-  Time held_;     // own HAVE(0)
+  Time moved_;      // last progress, or last kLate
+  Time advanced_;   // last Round::advances
+  Duration pause_;  // longest between two of these
+  int late_ = 0;    // kLate since the last progress
+  Time held_;       // own HAVE(0)
   Time beat_;
   Time awaits_suspects_;  // since when; unset: it does not
   RoundPhase phase_ = RoundPhase::kGathering;
@@ -183,11 +192,12 @@ class RoundPacer {
   int ballots_again_ = 0;  // ballots of this round after its first
   bool mistaken_ = false;  // somebody suspected was heard again
   uint64_t progress_ = 0;
+  uint64_t advances_ = 0;
   bool started_ = false;
-  std::map<PeerId, Time> awaited_;    // since when
-  std::optional<RankSet> for_haves_;  // awaited_ is as of these (Round::WaitingForHaves)
-  std::map<PeerId, Time> suspected_;  // by kSuspect, when
-  std::set<PeerId> found_absent_;     // at the start deadline
+  std::map<PeerId, Time> awaited_;      // since when
+  std::optional<RankSet> for_members_;  // awaited_ is as of these (Round::WaitingForMembers)
+  std::map<PeerId, Time> suspected_;    // by kSuspect, when
+  std::set<PeerId> found_absent_;       // at the start deadline
 };
 
 }  // namespace crowdsurf::worker

@@ -105,7 +105,10 @@ bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assig
   if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank))
     return refuse(FrameRefusal::kInputTwice);
   inputs.in.Insert(rank);
-  if (RankOf(from) == rank) inputs.own.Insert(rank);
+  if (RankOf(from) == rank) {
+    inputs.own.Insert(rank);
+    spoken_.Insert(static_cast<size_t>(rank));
+  }
   ++progress_;
   if (assigned != assignment.assigned) {
     ++early_;
@@ -199,6 +202,7 @@ void Round::OnFolded(ChunkIndex chunk, Ballot assigned, uint64_t hash, RoundActi
   const ChunkValue value{assigned, inputs->second.folding, hash};
   inputs_.erase(inputs);
   pending_.erase(chunk);
+  asked_.EraseChunk(chunk);
   if (assigned == 0) served_.insert(chunk);
   Give(chunk, value, out);
   FillSlot(chunk, value, out);
@@ -249,7 +253,7 @@ void Round::FillSlot(ChunkIndex chunk, const ChunkValue& value, RoundActions& ou
   slots_[chunk.value()] = value;
   --missing_;
   ++progress_;
-  assignment.fetching = -1;
+  SetFetching(assignment, -1);
   const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
   if (assignment.holders.empty() && assignment.owner != self() && sent) {
     Lane& lane = lanes_[assignment.owner];

@@ -35,7 +35,7 @@ void Round::IgnoreSpeaker(const PeerId& speaker, RoundActions& out) {
   }
   if (!known) return Refuse(FrameRefusal::kStranger);
   ++progress_;
-  std::erase_if(asked_, [&](const auto& asked) { return asked.second.first == speaker; });
+  asked_.EraseSpeaker(speaker);
   AskSpeakers(out);
   TryFoldAll(out);
   TryHave(out);
@@ -55,7 +55,7 @@ void Round::ContactSpeakers(RoundActions& out) {
 
 // ASKs, or their answers, may have been lost.
 void Round::ForgetAsks() {
-  asked_.clear();
+  asked_.Clear();
   for (auto& [rank, replies] : speaker_replies_)
     replies.greeted = replies.speaker.size() == fixed_->speakers[rank].size();
 }
@@ -89,14 +89,13 @@ void Round::AskSpeakers(RoundActions& out) {
     for (const ChunkIndex chunk : pending_) {
       const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];
       if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(r)) continue;
-      const auto asked = asked_.find({rank, chunk});
-      if (asked != asked_.end() && asked->second.second == assignments_[chunk.value()].assigned &&
-          !Distrusts(asked->second.first))
-        continue;
+      const Ballot assigned = assignments_[chunk.value()].assigned;
+      const AskedInputs::Request* asked = asked_.Find(chunk, rank);
+      if (asked != nullptr && asked->assigned == assigned && !Distrusts(asked->speaker)) continue;
       const PeerId* speaker = SpeakerOf(r, chunk);
       if (speaker == nullptr) continue;
-      asked_[{rank, chunk}] = {*speaker, assignments_[chunk.value()].assigned};
-      asks[{*speaker, {rank, assignments_[chunk.value()].assigned}}].push_back(chunk);
+      asked_.Add(chunk, rank, {*speaker, assigned});
+      asks[{*speaker, {rank, assigned}}].push_back(chunk);
     }
   }
   for (auto& [key, chunks] : asks)
@@ -146,6 +145,9 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || rank == self() || frame.rank != self()) return Refuse(FrameRefusal::kAskStranger);
   if (over_ || target_) return Refuse(FrameRefusal::kAskLate);
+  if (frame.chunks.empty()) return Emit(from, OwnReady(), out);  // its READY was lost there
+  // What is asked for first the owner needs to go on, whatever else is out to it.
+  size_t first = WindowTo(rank, frame.assigned);
   for (const ChunkIndex chunk : frame.chunks) {
     const uint32_t c = chunk.value();
     if (c >= assignments_.size() || assignments_[c].assigned != frame.assigned ||
@@ -155,11 +157,12 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
       continue;
     }
     if (!HasOwn(chunk)) continue;  // its lane sends it as soon as it is there
+    const bool at_once = first > 0 && first-- > 0;
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
     if (!sent) {
       // Its lane has not come to it, and does so once the window has a place.
       Lane& lane = lanes_[static_cast<size_t>(rank)];
-      if (lane.out >= WindowTo(rank, frame.assigned)) continue;
+      if (!at_once && lane.out >= WindowTo(rank, frame.assigned)) continue;
       ++lane.out;
       sent = true;
     }
@@ -172,16 +175,20 @@ void Round::AskMember(int rank, RoundActions& out) {
   if (rank == self() || !Trusts(rank)) return;
   if (seen_ > 0 && !plan_members_.Contains(rank)) return;
   std::map<Ballot, std::vector<ChunkIndex>> asks;
-  // Lanes send ascending, a window ahead: these are the chunks that the member may have sent. How
-  // wide its window is, it alone knows.
-  size_t window = fixed_->spec.max_window_chunks;
   for (const ChunkIndex chunk : pending_) {
     if (!Covers(rank, chunk)) continue;
     const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];
     if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank)) continue;
     asks[assignments_[chunk.value()].assigned].push_back(chunk);
-    if (--window == 0) break;
   }
+  // Lanes send in this order, a window ahead: these are the chunks that the member may have sent.
+  // How wide its window is, it alone knows.
+  size_t window = fixed_->spec.max_window_chunks;
+  for (auto& [assigned, chunks] : asks) {
+    chunks.resize(std::min(chunks.size(), window));
+    window -= chunks.size();
+  }
+  std::erase_if(asks, [](const auto& ask) { return ask.second.empty(); });
   for (auto& [assigned, chunks] : asks)
     Emit(PeerAt(rank), Ask{static_cast<uint8_t>(rank), assigned, std::move(chunks)}, out);
 }

@@ -225,6 +225,35 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
   EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
+// The other one is in the next averaging, and beats, while this peer waits for its trainer.
+TEST_F(GroupRoundsTest, BeatsThatComeEarlyDoNotTakeTheReadysPlace) {
+  rounds_.LeaveOpen(now_, out_);
+  opening_.averaging = AveragingId(2);
+  const GroupPlan plan = PlanOf(
+      seating_, 0,
+      {.job = "job", .averaging = opening_.averaging, .elements = 2048, .chunk_elements = 1});
+  const auto hear = [&](const FrameBody& body) {
+    rounds_.OnFrame(now_, PeerAt(1),
+                    {.view = seating_.hash(),
+                     .epoch = view_.epoch,
+                     .averaging = opening_.averaging,
+                     .round = 0,
+                     .group = plan.group,
+                     .frame = EncodeFrame({plan.instance, body})},
+                    out_);
+  };
+  hear(Ready{opening_.stake, Sha256(AsBytes("table")), MemberListHash(plan.cells),
+             PartsHash(plan.chunks, plan.coverers), false});
+  for (size_t beat = 0; beat < GroupRounds::kMaxEarly; ++beat) hear(Beat());
+  out_.clear();
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+  const bool sends = std::ranges::any_of(out_, [](const Action& action) {
+    const auto* chunk = std::get_if<Chunk>(&action);
+    return chunk != nullptr && std::holds_alternative<SendInput>(chunk->action);
+  });
+  EXPECT_TRUE(sends) << "the other one is ready";
+}
+
 // As many ballots of other groups as a view of some hours has, and of one member that is in none.
 TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
   const auto answer = [&](AveragingId averaging, const InstanceId& instance) {

@@ -55,7 +55,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
           Forgotten{4},
           Fetch{{ChunkIndex(9), ChunkIndex(8)}},
           Bye{ByeReason::kSatOut},
-          Beat{}};
+          Beat{5}};
 }
 
 TEST(RoundCodecTest, EveryFrameComesBackAsItWas) {

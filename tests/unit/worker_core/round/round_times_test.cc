@@ -86,6 +86,17 @@ TEST(RoundTimesTest, FewStartsSayNothingOfHowMuchTheyDeviate) {
   EXPECT_EQ(times.StartDeadline(), Milliseconds(960 + 6 * 60));
 }
 
+// A single one deviates by nothing from itself.
+TEST(RoundTimesTest, AStartALittleLongerThanTheFirstOneIsNoAbsence) {
+  RoundTimes times{PacerConfig()};
+  for (int starts = 1; starts < 8; ++starts) {
+    times.OnStarted(Milliseconds(400));
+    EXPECT_EQ(times.StartDeadline(), Milliseconds(800)) << starts;
+  }
+  times.OnStarted(Milliseconds(400));
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(400)) << "eight tell how they deviate";
+}
+
 TEST(RoundTimesTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
   RoundTimes times{PacerConfig()};
   const Duration before = times.StartDeadline();

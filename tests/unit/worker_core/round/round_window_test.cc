@@ -146,6 +146,40 @@ TEST(RoundWindowTest, AnAskBeforeTheOwnersReadyIsAnsweredWithinTheWindow) {
                                SendInput{PeerAt(1), ChunkIndex(4), 0}}));
 }
 
+// Each of the others may wait for another chunk of that owner. What it asks for comes all the same.
+TEST(RoundWindowTest, AnAskServesAFirstWindowWhateverIsOut) {
+  WindowGroup group;
+  group.Open();  // 1 and 4 are out
+  group.done[0].clear();
+  const std::vector<ChunkIndex> chunks = {ChunkIndex(7), ChunkIndex(10), ChunkIndex(13)};
+  group.Do(0, [&](Round& r, RoundActions& out) {
+    r.OnFrame(PeerAt(1), {InstanceId(), Ask{0, 0, chunks}}, out);
+  });
+  EXPECT_EQ(group.done[0], (RoundActions{SendInput{PeerAt(1), ChunkIndex(7), 0},
+                                         SendInput{PeerAt(1), ChunkIndex(10), 0}}));
+  group.Settle();
+  for (int i = 0; i < kRoundMembers; ++i) ASSERT_TRUE(group.at(i).over());
+  EXPECT_EQ(group.SentTo(0, 1), 8U) << "each of the others once";
+}
+
+// All members send to an owner in one order. Else one waits with its window full of the owner's
+// first chunks for another one, whose window is full of what a plan gave the owner since.
+TEST(RoundWindowTest, WhatAPlanAddsIsSentAfterWhatWasOwedBefore) {
+  WindowGroup group(90);
+  group.Open();
+  group.dead.insert(2);
+  group.Suspect(0, 2);
+  group.Suspect(1, 2);
+  group.Settle();
+  std::vector<std::pair<Ballot, uint32_t>> sent;
+  for (const RoundAction& action : group.done[0])
+    if (const auto* input = std::get_if<SendInput>(&action); input != nullptr)
+      if (input->to == PeerAt(1)) sent.emplace_back(input->assigned, input->chunk.value());
+  ASSERT_GT(sent.size(), 30U) << "and some of the chunks of 2";
+  EXPECT_TRUE(std::ranges::is_sorted(sent));
+  EXPECT_LT(sent.back().second, 88U) << "a lower one than the owner's last came after it";
+}
+
 // An owner keeps few inputs of a plan that it has not seen: agents of the last release, too.
 TEST(RoundWindowTest, UnderAPlanItIsTheLeastUntilTheOwnerGivesAResultOfIt) {
   WindowGroup group(90);
