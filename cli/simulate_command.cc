@@ -57,7 +57,7 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
       "chaos", "Whole jobs under faults drawn from seeds, checked from outside.");
   app->add_option("--seed", command->seed, "the first")->capture_default_str();
   app->add_option("--seeds", command->seeds, "how many")->capture_default_str();
-  app->add_option("--members", *members, "MIN..MAX, within 1..16")->capture_default_str();
+  app->add_option("--members", *members, "MIN..MAX, within 1..64")->capture_default_str();
   app->add_option("--threads", command->threads, "seeds at a time; the figures are the same")
       ->capture_default_str()
       ->check(CLI::Range(1U, 256U));

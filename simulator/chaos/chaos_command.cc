@@ -114,21 +114,22 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
       "\"in_parts\":%d,\"exact\":%d,\"counts_checked\":%d,\"described\":%d,\"repaired\":%d,"
       "\"kept\":%d,"
       "\"branches\":%d,\"healed_"
-      "seconds_max\":%.3f%s}\n",
+      "seconds_max\":%.3f,\"slowest_seed\":%d%s}\n",
       command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.in_parts,
       totals.exact, totals.counts_checked, totals.described, totals.repaired, totals.kept,
-      totals.branches, totals.max_healed_seconds, outer);
+      totals.branches, totals.max_healed_seconds, totals.slowest_seed, outer);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   std::string text = absl::StrFormat(
       "%d seeds from %d, %d to %d members: %d events, %d survivors, %d averagings delivered (%d "
-      "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s, trace "
+      "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s (seed %d), "
+      "trace "
       "%016x\n",
       totals.runs, command.seed, command.min_members, command.max_members, totals.events,
       totals.survivors, totals.delivered, totals.exact, totals.repaired, totals.kept,
-      totals.branches, totals.max_healed_seconds, totals.trace);
+      totals.branches, totals.max_healed_seconds, totals.slowest_seed, totals.trace);
   if (command.outer)
     absl::StrAppend(&text, totals.outer_steps, " outer steps, ", totals.outer_begins,
                     " bases begun, ", totals.outer_fetched, " fetched\n");
@@ -204,16 +205,20 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.first.taken += chaos.first.taken;
     totals.first.own += chaos.first.own;
     totals.first.compared += chaos.first.compared;
-    totals.max_healed_seconds = std::max(totals.max_healed_seconds, chaos.healed_after.seconds());
+    if (chaos.healed_after.seconds() > totals.max_healed_seconds) {
+      totals.max_healed_seconds = chaos.healed_after.seconds();
+      totals.slowest_seed = command.seed + totals.runs - 1;
+    }
   }
   totals.trace = trace.hash();
   return totals;
 }
 
 int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
-  if (command.seeds < 1 || command.min_members < 1 || command.max_members > 16 ||
+  if (command.seeds < 1 || command.min_members < 1 || command.max_members > kMostMembers ||
       command.min_members > command.max_members) {
-    output = "--seeds: at least 1; --members: MIN..MAX within 1..16\n";
+    output =
+        absl::StrCat("--seeds: at least 1; --members: MIN..MAX within 1..", kMostMembers, "\n");
     return 2;
   }
   if (ChaosScenario any; !command.strategy.empty() && !DrawGraph(command.strategy, any)) {

@@ -18,7 +18,7 @@ namespace crowdsurf::simulator {
 struct ChaosCommand {
   uint64_t seed = 0;  // the first
   uint64_t seeds = 1;
-  int min_members = 3;  // 1..16
+  int min_members = 3;  // 1..kMostMembers
   int max_members = 9;
   unsigned threads = 2;
   bool json = false;
@@ -58,6 +58,7 @@ struct ChaosTotals {
   FirstStarts first;
   MixingTotals mixing;
   double max_healed_seconds = 0;  // virtual
+  uint64_t slowest_seed = 0;      // whose run that is
 };
 
 ChaosTotals RunSeeds(const ChaosCommand& command);

@@ -61,6 +61,11 @@ class Draw {
     s_.links.min_delay = Microseconds(50 + OneOf(500));
     s_.links.mean_extra_delay = Microseconds(OneOf(1'000));
     s_.detection = Within(Milliseconds(30));
+    // Members that are late by a long step. Averagings come as often as with short ones.
+    Rng steps = Rng(s_.seed).Fork("steps");
+    if (!steps.Bernoulli(0.1)) return;
+    s_.trainer.step_time = Milliseconds(static_cast<int64_t>(100 + steps.Uniform(1901)));
+    s_.interval_steps = static_cast<double>(1 + steps.Uniform(2));
   }
 
   void DrawDeaths() {
@@ -112,14 +117,27 @@ class Draw {
     return spells;
   }
 
+  // Each with an even chance.
+  std::set<int> SomeNodes() {
+    constexpr int kAtOnce = 30;  // nodes, by the bits of one number
+    std::set<int> some;
+    for (int first = 0; first < Nodes(); first += kAtOnce) {
+      const int count = std::min(kAtOnce, Nodes() - first);
+      const int bits = OneOf(1 << count);
+      for (int i = 0; i < count; ++i)
+        if (bits >> i & 1) some.insert(first + i);
+    }
+    return some;
+  }
+
   void DrawSpells() {
     s_.freezes = Some(0.3, 3, Seconds(2));
     s_.cuts = Some(0.3, 4, Seconds(2));
     s_.suspicions = Some(0.4, 6, Milliseconds(1));
     s_.hidden = Some(0.3, 4, Seconds(2));
-    s_.partitions = Some(0.25, 2, Seconds(2));
-    // The side of a partition: a bit for each node.
-    for (Spell& spell : s_.partitions) spell.node = OneOf(1 << Nodes());
+    for (const Spell& spell : Some(0.25, 2, Seconds(2)))
+      s_.partitions.push_back({spell.at, spell.length, {}});
+    for (ChaosScenario::Partition& partition : s_.partitions) partition.side = SomeNodes();
     // A hard reset is told only of somebody dead, most of the time: it is what branches are made
     // of.
     for (Spell& spell : s_.suspicions)

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,9 @@ enum class ChaosPlant : uint8_t {
   kKeepsResults,    // one node's trainer is never given what neighbours' mixing made
 };
 
+// That start at the beginning, of a drawn job: more would be more than a round can have ranks.
+inline constexpr int kMostMembers = 64;
+
 struct ChaosScenario {
   uint64_t seed = 1;
   int members = 5;  // started at the beginning; joiners come later
@@ -92,11 +96,16 @@ struct ChaosScenario {
     int node = 0;
     int of = -1;
   };
+  struct Partition {
+    Duration at;
+    Duration length;
+    std::set<int> side;  // these nodes on one side, all others on the other
+  };
   std::vector<Death> deaths;
   Duration detection = Milliseconds(5);
   std::vector<Spell> freezes;
-  std::vector<Spell> cuts;        // one way, node -> of
-  std::vector<Spell> partitions;  // bits of `node`: one side
+  std::vector<Spell> cuts;  // one way, node -> of
+  std::vector<Partition> partitions;
   std::vector<Spell> suspicions;  // node hears that `of` is down; length > 0: a hard reset
   std::vector<Spell> hidden;      // node does not see the records of `of` (double steward)
   std::vector<Duration> joins;    // a new node each

@@ -108,14 +108,9 @@ void ChaosWorld::ScheduleSpells() {
     queue_.After(spell.at + spell.length,
                  [this, spell] { network_.Restore(spell.node, spell.of); });
   }
-  for (const ChaosScenario::Spell& spell : scenario_.partitions) {
-    queue_.After(spell.at, [this, spell] {
-      std::set<int> side;
-      for (int node = 0; node < static_cast<int>(nodes_.size()); ++node)
-        if (spell.node >> node & 1) side.insert(node);
-      network_.Partition(side);
-    });
-    queue_.After(spell.at + spell.length, [this] { network_.EndPartition(); });
+  for (const ChaosScenario::Partition& partition : scenario_.partitions) {
+    queue_.After(partition.at, [this, partition] { network_.Partition(partition.side); });
+    queue_.After(partition.at + partition.length, [this] { network_.EndPartition(); });
   }
   for (const ChaosScenario::Spell& spell : scenario_.suspicions)
     queue_.After(spell.at, [this, spell] {
@@ -158,6 +153,13 @@ void ChaosWorld::TellDown(int to, int of, DownEvidence evidence, Duration delay)
   });
 }
 
+// Time and target as one number.
+uint64_t ChaosWorld::Arrival(int target) const {
+  constexpr uint64_t kMostNodes = 128;
+  return static_cast<uint64_t>(queue_.now().nanoseconds()) * kMostNodes +
+         static_cast<uint64_t>(target);
+}
+
 void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
   // A body that goes to many is decoded once.
   if (last_body_ == nullptr || *last_body_ != body) {
@@ -171,9 +173,7 @@ void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
       last_message_ && TellsSeats(*last_message_))
     return;
   network_.Send(from, target, Plane::kControl, [this, from, target, wire = last_body_] {
-    // Nodes are fewer than 64: time and target make one number.
-    trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
-               static_cast<uint64_t>(target));
+    trace_.Add(Arrival(target));
     trace_.Add(*wire);
     At(target).OnBody(At(from).id(), wire);
   });
@@ -221,8 +221,7 @@ void ChaosWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame
   if (const auto* chunk = std::get_if<worker::ChunkArrived>(&frame.header))
     CountSend(from, target, *chunk);
   network_.Send(from, target, Plane::kTensor, [this, target, frame] {
-    trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
-               static_cast<uint64_t>(target));
+    trace_.Add(Arrival(target));
     trace_.Add(frame.parcel.wire);
     At(target).OnTensor(frame);
   });

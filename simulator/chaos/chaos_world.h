@@ -63,6 +63,7 @@ class ChaosWorld : public PeerOutside {
   void ScheduleSpells();
   void Heal();
   bool CanSend(int from, const PeerId& to);
+  uint64_t Arrival(int target) const;
   void Look(int from);
   void LookAtRound(int from, const worker::message::RoundFrame& round);
   void CountSend(int from, int to, const worker::ChunkArrived& chunk);

@@ -117,7 +117,7 @@ RoundScenario DrawScenario(uint64_t seed) {
              scenario);
   DrawWindows(Rng(seed).Fork("windows"), scenario);
   Rng sizes = Rng(seed).Fork("sizes");
-  if (sizes.Bernoulli(0.2)) DrawManyChunks(sizes.Fork("chunks"), scenario);
+  if (sizes.Bernoulli(0.1)) DrawManyChunks(sizes.Fork("chunks"), scenario);
   // In the middle of a long step when the others begin.
   if (sizes.Bernoulli(0.2))
     scenario.late_snapshots.push_back({OneOf(sizes, scenario.members), Within(sizes, Seconds(2))});

@@ -14,11 +14,14 @@ int Wanted(const char* variable, int usual) {
 
 void Print(const ModelOptions& options, const ModelReport& report) {
   printf(
-      "%d members, %d chunks (first owner %d), %d ballots, %d crashes, %d suspicions%s%s: %s%s; "
+      "%d members, %d chunks (first owner %d of %d), window %u, %d ballots, %d crashes, %d "
+      "suspicions%s%s%s: %s%s; "
       "states %lu, steps %lu, healed %lu, orphans %lu, quorum lost %lu, local nodes %zu, messages "
       "%zu\n",
-      options.members, options.chunks, options.first_owner, options.ballots, options.crashes,
-      options.suspicions, options.late ? ", late" : "", options.ready ? ", ready" : "",
+      options.members, options.chunks, options.first_owner,
+      options.owners > 0 ? options.owners : options.members, options.window, options.ballots,
+      options.crashes, options.suspicions, options.late ? ", late" : "",
+      options.ready ? ", ready" : "", options.late_member >= 0 ? ", a late member" : "",
       report.exhaustive ? "exhaustive" : "stopped ", report.violation.c_str(),
       static_cast<unsigned long>(report.states), static_cast<unsigned long>(report.steps),
       static_cast<unsigned long>(report.healed), static_cast<unsigned long>(report.orphans),
@@ -26,13 +29,16 @@ void Print(const ModelOptions& options, const ModelReport& report) {
   fflush(stdout);
 }
 
-// CROWDSURF_MODEL_{MEMBERS,CHUNKS,OWNER,BALLOTS,CRASHES,SUSPICIONS,READY,LATE,LAZY,STATES} choose
-// larger configurations, or other ones.
+// CROWDSURF_MODEL_{MEMBERS,CHUNKS,OWNER,OWNERS,WINDOW,LATE_MEMBER,BALLOTS,CRASHES,SUSPICIONS,READY,LATE,LAZY,STATES}
+// choose larger configurations, or other ones.
 TEST(RoundModelTest, EveryInterleavingOfThreeMembersKeepsTheStatements) {
   ModelOptions options;
   options.members = Wanted("CROWDSURF_MODEL_MEMBERS", 3);
   options.chunks = Wanted("CROWDSURF_MODEL_CHUNKS", 1);
   options.first_owner = Wanted("CROWDSURF_MODEL_OWNER", 0);
+  options.owners = Wanted("CROWDSURF_MODEL_OWNERS", 0);
+  options.window = static_cast<uint32_t>(Wanted("CROWDSURF_MODEL_WINDOW", 0));
+  options.late_member = Wanted("CROWDSURF_MODEL_LATE_MEMBER", -1);
   options.ballots = Wanted("CROWDSURF_MODEL_BALLOTS", 1);
   options.crashes = Wanted("CROWDSURF_MODEL_CRASHES", 2);
   options.suspicions = Wanted("CROWDSURF_MODEL_SUSPICIONS", 6);
@@ -68,6 +74,24 @@ TEST(RoundModelTest, AbsenceAndLateStartsOfTwoMembersAreExploredToo) {
   Print(options, report);
   EXPECT_EQ(report.violation, "");
   EXPECT_TRUE(report.exhaustive);
+}
+
+// Members with full windows wait for one that is late, and an owner dies: what each sends first
+// decides whether all come to the end.
+TEST(RoundModelTest, NarrowWindowsOfTwoOwnersAreExploredWithADeathAndALateMember) {
+  for (const uint32_t window : {1U, 2U}) {
+    ModelOptions options;
+    options.chunks = 4;
+    options.owners = 2;
+    options.window = window;
+    options.crashes = 1;
+    options.suspicions = 1;
+    options.late_member = 2;
+    const ModelReport report = Explorer(options).Explore();
+    Print(options, report);
+    EXPECT_EQ(report.violation, "");
+    EXPECT_TRUE(report.exhaustive);
+  }
 }
 
 // Lazy reception is an argument, so it is checked where the full exploration is small.

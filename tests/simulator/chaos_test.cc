@@ -173,9 +173,27 @@ TEST(Chaos, DeliveriesAreDescribedWithoutAPassOverTheirValues) {
   EXPECT_GT(3 * described, delivered);
 }
 
+// The sides were bits of one number: from 31 nodes on there was no partition worth the name.
+TEST(Chaos, PartitionsDivideJobsOfAnySize) {
+  for (const int members : {3, 9, 16, 32, kMostMembers}) {
+    int lowest = members, highest = 0, partitions = 0;
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      for (const auto& partition : DrawChaos(seed, members, members).partitions) {
+        ++partitions;
+        if (partition.side.empty()) continue;
+        lowest = std::min(lowest, *partition.side.begin());
+        highest = std::max(highest, *partition.side.rbegin());
+      }
+    }
+    EXPECT_GT(partitions, 10) << members;
+    EXPECT_EQ(lowest, 0) << members;
+    EXPECT_GE(highest, members - 1) << members;
+  }
+}
+
 TEST(Chaos, OptionsOutOfBoundsAreRefusedWithExitCodeTwo) {
   ChaosCommand command;
-  command.max_members = 17;
+  command.max_members = kMostMembers + 1;
   std::string output;
   EXPECT_EQ(RunSimulateChaos(command, output), 2);
   EXPECT_NE(output.find("--members"), std::string::npos);

@@ -19,9 +19,12 @@ std::vector<RoundSpec> Specs(const ModelOptions& options) {
       spec.cells.push_back({TestPeer(rank), {}});
       spec.witnesses.push_back(TestPeer(rank));
     }
+    const int owners = options.owners > 0 ? options.owners : options.members;
     for (int c = 0; c < options.chunks; ++c)
-      spec.chunks.push_back({static_cast<uint16_t>((options.first_owner + c) % options.members),
-                             static_cast<uint64_t>(c), 1});
+      spec.chunks.push_back(
+          {static_cast<uint16_t>((options.first_owner + c % owners) % options.members),
+           static_cast<uint64_t>(c), 1});
+    if (options.window > 0) spec.window_chunks = spec.max_window_chunks = options.window;
     spec.stake.weight = 1;
     specs.push_back(spec);
   }
@@ -287,7 +290,10 @@ ModelReport Explorer::Explore() {
   for (int i = 0; i < options_.members; ++i) start[static_cast<size_t>(i)] = graph_.Start(i);
   if (!options_.ready) {
     std::vector<std::pair<int, MessageId>> soup;
-    Messages(start, Senders::kAll, [&](int to, MessageId id) { soup.emplace_back(to, id); });
+    Messages(start, Senders::kAll, [&](int to, MessageId id) {
+      const bool late = to == options_.late_member || graph_.wire(id).from == options_.late_member;
+      if (!late) soup.emplace_back(to, id);
+    });
     for (const auto& [to, id] : soup) {
       NodeId& node = start[static_cast<size_t>(to)];
       node = graph_.Deliver(node, id);

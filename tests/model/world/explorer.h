@@ -22,7 +22,10 @@ struct ModelOptions {
   int members = 3;  // 2..4; they are the witnesses
   int chunks = 1;
   int first_owner = 0;
-  int ballots = 1;  // beside the healing ones
+  int owners = 0;        // members that own the chunks in turn, from the first on; 0: all
+  uint32_t window = 0;   // 0: as wide as a round's least
+  int late_member = -1;  // its READYs, and those to it, are part of the exploration
+  int ballots = 1;       // beside the healing ones
   int crashes = 2;
   int suspicions = 6;  // in force at a time, true or false, all members together
   bool late = false;   // a ballot may be opened without suspecting anybody
