@@ -25,19 +25,21 @@ constexpr Policy kChain[] = {Begin,        JudgeReports,   CountEnds, JudgeJob,
 Progress Told(const JobSnapshot& snapshot) {
   Progress told = snapshot.progress;
   for (const PodFacts& pod : snapshot.pods) {
-    if (!pod.last_words) continue;
-    const Progress& words = *pod.last_words;
-    // The loss goes with the most samples: a worker that left early saw an older model.
-    if (words.samples > told.samples && words.loss) told.loss = words.loss;
-    told.samples = std::max(told.samples, words.samples);
-    told.step = std::max(told.step, words.step);
-    told.averaging = std::max(told.averaging, words.averaging);
-    told.target_met = told.target_met || words.target_met;
+    if (pod.last_words) AddWords(told, *pod.last_words);
   }
   return told;
 }
 
 }  // namespace
+
+void AddWords(Progress& told, const Progress& words) {
+  // The loss goes with the most samples: a worker that left early saw an older model.
+  if (words.samples > told.samples && words.loss) told.loss = words.loss;
+  told.samples = std::max(told.samples, words.samples);
+  told.step = std::max(told.step, words.step);
+  told.averaging = std::max(told.averaging, words.averaging);
+  told.target_met = told.target_met || words.target_met;
+}
 
 const std::string& PodFacts::Annotation(std::string_view key) const {
   static const std::string kNone;

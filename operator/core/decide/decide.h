@@ -44,6 +44,9 @@ struct DecideOptions {
   int max_workers = 5000;
 };
 
+// What one agent left behind, added to what is known of its job.
+void AddWords(Progress& told, const Progress& words);
+
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options = {});
 
 }  // namespace crowdsurf::controller

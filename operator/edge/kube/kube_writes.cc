@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr double kEventBurst = 25;    // client-go's spam filter
 constexpr double kEventSeconds = 12;  // until one more
+constexpr int kQuotaTries = 5;        // of a create that meets a conflict; a turn's creates wait
 constexpr size_t kMaxMessage = 1024;  // of an event: the server's own limit
 
 std::string PodPath(const std::string& key) {
@@ -76,8 +77,13 @@ std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
 StatusOr<Sighting<PodEntry>> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
   // Strict: a misspelt field of the template is refused, where the server would else drop it.
   const std::string path = "/api/v1/namespaces/" + job.space + "/pods?fieldValidation=Strict";
-  ASSIGN_OR_RETURN(const json pod, client_.Create(path, BuildPod(job, create, options_.pods)));
-  return Seen(pod);
+  const json body = BuildPod(job, create, options_.pods);
+  for (int tries = 1;; ++tries) {
+    const StatusOr<json> pod = client_.Create(path, body);
+    if (pod.ok()) return Seen(*pod);
+    // Several API servers count upon one quota: another was quicker, and nothing is refused.
+    if (!absl::IsAborted(pod.status()) || tries == kQuotaTries) return pod.status();
+  }
 }
 
 Status KubeCluster::Settle(const TrainingJob& job, const CreatePod& create,

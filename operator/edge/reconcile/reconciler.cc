@@ -44,10 +44,6 @@ void TakeBack(const CreatePod& create, Plan& plan) {
   }
 }
 
-bool NameIsTaken(const Status& refusal) {
-  return absl::IsAlreadyExists(refusal) || absl::IsAborted(refusal);
-}
-
 }  // namespace
 
 Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry,
@@ -109,7 +105,8 @@ const Status* Reconciler::Made(const std::string& key, std::span<const CreatePod
       log_.Info("pod created", {{"pod", creates[i].name}, {"reason", creates[i].reason}});
       continue;
     }
-    NameIsTaken(answers[i]) ? StepOver(creates[i], plan) : TakeBack(creates[i], plan);
+    // A conflict is over something else, such as a quota.
+    absl::IsAlreadyExists(answers[i]) ? StepOver(creates[i], plan) : TakeBack(creates[i], plan);
     metrics_.refused.Add();
     log_.Warning("create refused", {{"pod", creates[i].name}, {"why", answers[i].ToString()}});
     if (refused == nullptr) refused = &answers[i];

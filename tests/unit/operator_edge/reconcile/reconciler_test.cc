@@ -184,19 +184,31 @@ TEST(ReconcilerTest, ANoticeThatGoesOutAtLastIsWaitedFor) {
 
 // pod-lifecycle 3.2: the name is used up, and its worker gets the next one.
 TEST(ReconcilerTest, ANameThatSomebodyElseHasIsSteppedOver) {
-  for (const Status& taking : {absl::AlreadyExistsError("a pod"), absl::AbortedError("conflict")}) {
-    Platform platform(1);
-    platform.taken = "job-0-1";
-    platform.taking = taking;
-    MetricRegistry metrics;
-    Reconciler reconciler(platform, {}, metrics, Logger());
-    ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
-    EXPECT_TRUE(platform.snapshot().pods.empty());
-    ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
-    ASSERT_EQ(platform.snapshot().pods.size(), 1u) << taking;
-    EXPECT_EQ(platform.snapshot().pods[0].name, "job-0-2");
-    EXPECT_EQ(platform.snapshot().status.disruptions, 0u) << "nobody has vanished";
-  }
+  Platform platform(1);
+  platform.taken = "job-0-1";
+  platform.taking = absl::AlreadyExistsError("a pod");
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  EXPECT_TRUE(platform.snapshot().pods.empty());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
+  ASSERT_EQ(platform.snapshot().pods.size(), 1u);
+  EXPECT_EQ(platform.snapshot().pods[0].name, "job-0-2");
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u) << "nobody has vanished";
+}
+
+TEST(ReconcilerTest, ANameWhoseCreateMetAConflictIsStillFree) {  // of a quota, not of the pod
+  Platform platform(1);
+  platform.taken = "job-0-1";
+  platform.taking = absl::AbortedError("conflict");
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  platform.taken.clear();
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
+  ASSERT_EQ(platform.snapshot().pods.size(), 1u);
+  EXPECT_EQ(platform.snapshot().pods[0].name, "job-0-1");
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u);
 }
 
 // Its only create is refused in five turns, and in those to come. Returns when the next may be.
