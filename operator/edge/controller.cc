@@ -156,6 +156,7 @@ void Controller::TakeProgress() {
     cluster_.SetProgress(job, news->worker.substr(slash + 1),
                          {summary.job_samples, summary.step, summary.loss, summary.averaging,
                           summary.target_met, summary.samples_per_second});
+    cluster_.SetWait(job, news->worker.substr(slash + 1), summary.worker, WaitOf(summary));
     queue_.Add(job, SteadyNow());
   }
 }

@@ -179,6 +179,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   told_.erase(change.key);
   purses_.erase(change.key);
   explained_.erase(change.key);
+  heard_.erase(change.before->job.uid);
   deaths_.Forget(change.key);
   deleted_on_word_.erase(change.key);
   objects_.Forget(change.before->job.uid);
@@ -205,6 +206,7 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
     }
   }
   if (change.after) {
+    Hear(*change.after);
     CountOn(*change.after, 1);
     touched.insert(change.after->job);
     pods_of_[change.after->job].insert(change.key);

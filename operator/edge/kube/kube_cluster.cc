@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "operator/core/decide/decide.h"
 #include "operator/core/job/json_path.h"
 #include "operator/edge/reconcile/parallel_requests.h"
 
@@ -36,7 +37,10 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
   ReadLeases(job);
   const auto own = pods_of_.find(job);
-  if (own == pods_of_.end()) return snapshot;
+  if (own == pods_of_.end()) {
+    AddHeard(snapshot);
+    return snapshot;
+  }
   std::set<std::string> unknown;
   for (const std::string& key : own->second) {
     const PodEntry* pod = pods_.Find(key);
@@ -66,6 +70,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   }
   JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
+  AddHeard(snapshot);
   return snapshot;
 }
 
@@ -175,6 +180,34 @@ void KubeCluster::AskForNodes(const std::set<std::string>& names) {
       asked.size(), [&](size_t i) { return client_.Get("/api/v1/nodes/" + asked[i]).status(); });
   for (size_t i = 0; i < asked.size(); ++i) {
     if (absl::IsNotFound(found[i])) gone_nodes_.insert(asked[i]);
+  }
+}
+
+void KubeCluster::SetWait(const std::string& job, const std::string& uid, const std::string& worker,
+                          const std::string& wait) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr || entry->job.uid != uid) return;
+  Heard& heard = heard_[uid];
+  heard.worker = worker;
+  heard.wait = wait;
+}
+
+// A kubelet writes how an agent ended and deletes the pod within milliseconds: what the agent left
+// behind outlives the pod.
+void KubeCluster::Hear(const PodEntry& pod) {
+  const JobEntry* entry = jobs_.Find(pod.job);
+  if (!pod.facts.last_words || entry == nullptr || entry->job.uid != pod.job_uid) return;
+  std::optional<Progress>& words = heard_[pod.job_uid].words;
+  if (!words) words.emplace();
+  AddWords(*words, *pod.facts.last_words);
+}
+
+void KubeCluster::AddHeard(JobSnapshot& snapshot) const {
+  const auto heard = heard_.find(snapshot.job.uid);
+  if (heard == heard_.end()) return;
+  if (heard->second.words) AddWords(snapshot.progress, *heard->second.words);
+  for (PodFacts& pod : snapshot.pods) {
+    if (pod.name == heard->second.worker) pod.wait = heard->second.wait;
   }
 }
 

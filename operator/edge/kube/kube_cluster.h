@@ -90,6 +90,9 @@ class KubeCluster : public Cluster {
   // What an agent of the job with that uid told; seen by the next Observe. A change of numbers
   // alone is taken once a minute; what was told of a job that has gone meanwhile is dropped.
   void SetProgress(const std::string& job, const std::string& uid, const Progress& progress);
+  // What `worker` of that job waits for, as its agent says (start_cause.h); empty: nothing.
+  void SetWait(const std::string& job, const std::string& uid, const std::string& worker,
+               const std::string& wait);
   Status DeleteJob(const std::string& job);
   // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
   bool PostReport(DeathReport report);
@@ -141,6 +144,10 @@ class KubeCluster : public Cluster {
     std::optional<WallTime> renewed_at;  // by our clock
     WallTime asked;
   };
+  struct Heard {                    // of a job's agents
+    std::optional<Progress> words;  // left behind, also by those that are gone
+    std::string worker, wait;       // of the one that was asked last
+  };
   struct Purse {  // of a job's events
     double tokens;
     WallTime at;
@@ -173,6 +180,8 @@ class KubeCluster : public Cluster {
   std::optional<ObjectCache<JobEntry>::Change> AssumeJob(const nlohmann::json& job);
   Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
+  void Hear(const PodEntry& pod);
+  void AddHeard(JobSnapshot& snapshot) const;
   void LookBeside(JobSnapshot& snapshot);
   Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
   void Sweep();
@@ -227,6 +236,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
   std::map<std::string, Explained> explained_;
+  std::map<std::string, Heard> heard_;  // by the job's uid
   DeathReports deaths_;
   WallTime deaths_looked_at_;
   std::map<std::string, WatchedLease> leases_;  // of nodes of open cases, and of the suspect
