@@ -272,7 +272,7 @@ void Membership::Settle(Time now, Actions& out) {
     TendFirst(now, out);
     Govern(now, out);
     TakePending(now, out);
-    SeekBetterLineage(now, out);
+    if (seated()) SeekBetterLineage(now, out);
   } else {
     SeekSeat(now, out);
   }

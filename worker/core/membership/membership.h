@@ -211,6 +211,7 @@ class Membership {
   std::set<PeerId> LiveWitnesses() const;
   bool WitnessesLive() const;
   void MaybeBranch(Time now, Actions& out);
+  bool LivesElsewhere() const;
   void FindSilent(Time now);
   std::optional<message::JoinAnswer> Objection(Time now, const message::JoinRequest& request) const;
   void NoteFetch(Time now, const PeerId& peer, AveragingId averaging);

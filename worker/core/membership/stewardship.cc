@@ -249,15 +249,32 @@ bool Membership::WitnessesLive() const {
   return IsQuorum(seating_->view().witnesses, LiveWitnesses());
 }
 
+// By its record a member of this view sits in another lineage: the job goes on there.
+bool Membership::LivesElsewhere() const {
+  const auto elsewhere = [&](const PeerId& peer) {
+    const RosterRecord* record = roster_.Find(peer);
+    return record != nullptr && record->seated && !record->leaving &&
+           record->lineage.origin != lineage().origin;
+  };
+  const auto& members = seating_->view().members;
+  const auto& occupants = seating_->occupants();
+  return std::any_of(members.begin(), members.end(),
+                     [&](const Member& member) { return elsewhere(member.id); }) ||
+         std::any_of(occupants.begin(), occupants.end(),
+                     [&](const auto& entry) { return elsewhere(entry.second.id); });
+}
+
 // Every missing witness is known dead: by a refused connection, or by the roster's time to live.
 void Membership::MaybeBranch(Time now, Actions& out) {
   if (!following_.none() && following_ != config_.id && !down_.contains(following_)) return;
-  metrics_.witness_quorum_lost->Add();
-  log_.Warning("witness quorum lost", {{"epoch", seating_->view().epoch}});
-  proposer_.reset();
   std::set<PeerId> live;
   for (const PeerId& peer : Others(*seating_))
     if (!down_.contains(peer)) live.insert(peer);
+  // A branch of one would train and commit again what the others do. It asks them for a seat.
+  if (live.empty() && LivesElsewhere()) return Unseat(now, out);
+  metrics_.witness_quorum_lost->Add();
+  log_.Warning("witness quorum lost", {{"epoch", seating_->view().epoch}});
+  proposer_.reset();
   left_ = seating_->hash();
   left_since_ = now;
   following_ = config_.id;

@@ -146,6 +146,35 @@ TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
   ExpectAgreement(world);
 }
 
+// Three of five die. The oldest survivor branches, and the other one hears no message of it. It
+// sees its record, so it makes no second branch, which would commit once more what the first one
+// does.
+TEST(PeerFailureTest, WhoIsLeftAloneMakesNoBranchWhileAnotherGoesOnElsewhere) {
+  PeerWorld world(5, EveryTenSteps());
+  for (int i = 0; i < 5; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t first = 0;
+  while (!world.Summary(first).steward) ++first;
+  const size_t left = first == 4 ? 3 : 4;
+  bool deaf = true;
+  world.lose = [&](size_t from, size_t to, const Message&) {
+    return deaf && (from == left || to == left);
+  };
+  for (size_t i = 0; i < 5; ++i)
+    if (i != first && i != left) world.Kill(i);
+  world.RunFor(Seconds(8));
+  const auto branches = [&](size_t i) {
+    return world.node(i).metrics().Value("crowdsurf_round_branches_total");
+  };
+  EXPECT_EQ(branches(first), 1);
+  EXPECT_EQ(branches(left), 0);
+  deaf = false;
+  EXPECT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
+  EXPECT_EQ(branches(first) + branches(left), 1);
+  world.RunFor(Milliseconds(500));
+  ExpectAgreement(world);
+}
+
 TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
   AveragingConfig config = EveryTenSteps();
   config.target.samples = 5000;
