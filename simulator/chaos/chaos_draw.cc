@@ -26,6 +26,7 @@ class Draw {
     Rng fills = Rng(s_.seed).Fork("fills");
     s_.fills = fills.Bernoulli(0.5) ? fills.UniformDouble() : 0;
     if (!s_.mild) {
+      DrawLongSteps();
       DrawLinks();
       DrawSpells();
     }
@@ -61,7 +62,11 @@ class Draw {
     s_.links.min_delay = Microseconds(50 + OneOf(500));
     s_.links.mean_extra_delay = Microseconds(OneOf(1'000));
     s_.detection = Within(Milliseconds(30));
-    // Members that are late by a long step. Averagings come as often as with short ones.
+  }
+
+  // Members that are late by a long step, and taken for absent: so not in mild runs. Averagings
+  // come as often as with short steps.
+  void DrawLongSteps() {
     Rng steps = Rng(s_.seed).Fork("steps");
     if (!steps.Bernoulli(0.1)) return;
     s_.trainer.step_time = Milliseconds(static_cast<int64_t>(100 + steps.Uniform(1901)));

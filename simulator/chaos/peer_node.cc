@@ -189,7 +189,9 @@ void PeerNode::FillMore() {
     return Local(worker::PublishRefused{published.averaging});
   }
   const uint64_t said = Planted(ChaosPlant::kSaysMore) ? size : there;
-  const Duration part = scenario_.trainer.step_time * filling_rng_.UniformDouble();
+  // However long steps are: a member that is filled gives a copy up that stands still for a second.
+  constexpr Duration kMost = Milliseconds(80);
+  const Duration part = std::min(scenario_.trainer.step_time, kMost) * filling_rng_.UniformDouble();
   DoAfter(part, [this, averaging = published.averaging] {
     if (filling_ && filling_->published.averaging == averaging) FillMore();
   });

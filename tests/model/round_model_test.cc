@@ -76,17 +76,18 @@ TEST(RoundModelTest, AbsenceAndLateStartsOfTwoMembersAreExploredToo) {
   EXPECT_TRUE(report.exhaustive);
 }
 
-// Members with full windows wait for one that is late, and an owner dies: what each sends first
-// decides whether all come to the end.
+// What waits for a place in a window is sent, whoever dies and whoever comes late. Three members
+// that wait for each other are tests/simulator/round_windows_test.cc: too many states for this.
 TEST(RoundModelTest, NarrowWindowsOfTwoOwnersAreExploredWithADeathAndALateMember) {
   for (const uint32_t window : {1U, 2U}) {
     ModelOptions options;
+    options.members = 2;
     options.chunks = 4;
     options.owners = 2;
     options.window = window;
     options.crashes = 1;
-    options.suspicions = 1;
-    options.late_member = 2;
+    options.suspicions = 2;
+    options.late_member = 1;
     const ModelReport report = Explorer(options).Explore();
     Print(options, report);
     EXPECT_EQ(report.violation, "");

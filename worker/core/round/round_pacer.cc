@@ -107,7 +107,7 @@ Duration RoundTimes::StartDeadline() const {
   // Two samples, one of them late, would make it seven times the late one. One, or some that happen
   // to be alike, would take the next that is a little later for absent.
   if (starts_.size() < kFewStarts)
-    learnt = std::min(std::max(learnt, starts_.Largest() * 2),
+    learnt = std::min(std::max(learnt, starts_.Largest() * 4),
                       std::max(config_.first_start, starts_.Largest()));
   return Backed(std::max(config_.min_start, learnt));
 }
