@@ -73,7 +73,7 @@ enum class StreamPath : uint8_t {
 // What listens at an end, and so, whose dial proves it.
 enum class RelayPort : uint8_t { kPeer, kTensor };
 
-// A map that forgets what was put in first. Put moves to the end.
+// A map that forgets what was put in first. Put and Use move to the end.
 template <class Key, class Value>
 class Remembered {
  public:
@@ -106,6 +106,13 @@ class Remembered {
   Value* Find(const Key& key) {
     const auto it = entries_.find(key);
     return it == entries_.end() ? nullptr : &it->second.value;
+  }
+  // As Find, and what is used so is forgotten last.
+  Value* Use(const Key& key) {
+    const auto it = entries_.find(key);
+    if (it == entries_.end()) return nullptr;
+    order_.splice(order_.end(), order_, it->second.place);
+    return &it->second.value;
   }
   const Value* Find(const Key& key) const { return const_cast<Remembered*>(this)->Find(key); }
   size_t size() const { return entries_.size(); }

@@ -105,6 +105,11 @@ void Averaging::OnUnseated(Time now, Actions& out) {
   due_.clear();
 }
 
+void Averaging::OnRenewed(Time now, const PeerId& peer, Actions& out) {
+  rounds_.OnRenewed(now, peer, out);
+  CollectEnded(now, out);
+}
+
 void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
   rounds_.OnPeerDown(now, peer, cause, out);
   CollectEnded(now, out);

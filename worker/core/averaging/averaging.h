@@ -58,6 +58,7 @@ class Averaging {
   void OnUnseated(Time now, Actions& out);
   void SetDown(const std::set<PeerId>& down) { down_ = down; }
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
+  void OnRenewed(Time now, const PeerId& peer, Actions& out);  // its link
   void Drain(Time now, Actions& out);     // open no averaging any more; idle() says when it is done
   void LeaveNow(Time now, Actions& out);  // BYE to the round under way
   void Depart(Time now, Actions& out);    // the same when this peer leaves, or its trainer is gone

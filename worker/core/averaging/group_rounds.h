@@ -135,6 +135,7 @@ class GroupRounds {
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
+  void OnRenewed(Time now, const PeerId& peer, Actions& out);  // its link (Round::OnRenewed)
   // Called once for each message and chunk of `peer`, before it is given to anybody: frames that
   // waited here for their round or view say nothing about when their sender lived.
   void OnHeard(Time now, const PeerId& peer) { times_.OnHeard(now, peer); }

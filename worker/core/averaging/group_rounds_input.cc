@@ -330,6 +330,16 @@ void GroupRounds::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause,
   }
 }
 
+void GroupRounds::OnRenewed(Time now, const PeerId& peer, Actions& out) {
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over()) continue;
+    RoundActions actions;
+    instance.round.OnRenewed(peer, actions);
+    instance.pacer.Observe(now, instance.round);
+    Perform(now, instance, actions, out);
+  }
+}
+
 void GroupRounds::StopGathering(Time now, Actions& out) {
   for (auto& [id, instance] : instances_) instance.pacer.StartBy(now);
   OnTimer(now, out);

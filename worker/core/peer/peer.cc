@@ -166,6 +166,11 @@ void Peer::Lose(Time now, const PeerId& peer, DownEvidence evidence, Actions& ou
                         IsDead(evidence) ? SuspicionCause::kReset : SuspicionCause::kSilence, out);
 }
 
+void Peer::OnRenewed(Time now, const PeerId& peer, Actions& out) {
+  averaging_.OnRenewed(now, peer, out);
+  Settle(now, out);
+}
+
 bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   const bool was_down = membership_.down().contains(chunk.from);
   membership_.OnHeard(now, chunk.from);

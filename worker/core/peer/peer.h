@@ -50,6 +50,8 @@ class Peer {
   // Also the first answer to a WatchKey when there is no record: then `records` is empty.
   void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
+  // Its tensor link to this peer broke and is there again: frames on their way may be lost.
+  void OnRenewed(Time now, const PeerId& peer, Actions& out);
   // True when the host must keep an input's bytes for a later FoldChunk.
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);

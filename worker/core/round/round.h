@@ -62,6 +62,9 @@ class Round {
 
   void OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out);  // anybody awaited
   void OnTrusted(const PeerId& peer, RoundActions& out);  // it was alive after all
+  // Its link broke and is there again: chunks that were on their way from it may be lost, and what
+  // is not here is asked for at once. Of others than members nothing is known.
+  void OnRenewed(const PeerId& peer, RoundActions& out);
   // Whatever is awaited is late though nobody is suspected: next coordinator, or own next ballot.
   void OnCoordinatorLate(RoundActions& out);
   // The witnesses' quorum is gone (hard evidence, or the roster's TTL passed): branch (section 6).

@@ -84,6 +84,26 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
   Drain(out);
 }
 
+void Round::OnRenewed(const PeerId& peer, RoundActions& out) {
+  const int rank = RankOf(peer);
+  if (rank < 0 || rank == self() || over_) return;
+  doubted_.Insert(rank);
+  std::vector<ChunkIndex> given;  // results that it may have given
+  for (uint32_t c = 0; c < assignments_.size(); ++c) {
+    ChunkAssignment& assignment = assignments_[c];
+    if (assignment.fetching == rank) SetFetching(assignment, -1);
+    const bool missing = !slots_[c].held() && Covers(self(), ChunkIndex(c));
+    if (missing && assignment.owner == rank && assignment.holders.empty()) {
+      given.push_back(ChunkIndex(c));
+    }
+  }
+  // What it has not reduced yet it gives as soon as it has.
+  if (Trusts(rank) && !given.empty()) Emit(PeerAt(rank), Fetch{std::move(given)}, out);
+  FetchMissing(out);
+  AskMember(rank, out);
+  Drain(out);
+}
+
 void Round::OnCoordinatorLate(RoundActions& out) {
   if (over_) return;
   if (HoldersDied()) return OnSitOut(out);

@@ -219,7 +219,10 @@ void Agent::Impl::MakeTensorTransport() {
          OnTensorDown(now, wall, peer, evidence);
        },
        [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); },
-       [this](Time, WallTime, const PeerId& peer, uint64_t number) { AskForToken(peer, number); }});
+       [this](Time, WallTime, const PeerId& peer, uint64_t number) { AskForToken(peer, number); },
+       [this](Time now, WallTime wall, const PeerId& peer) {
+         Feed(now, wall, [this, peer](Time at, Actions& out) { peer_->OnRenewed(at, peer, out); });
+       }});
   if (tensor.tokens)
     log_.Warning("tensors travel in the clear: whoever is on their way can read and change them",
                  {{"tensor_tls", options_.tensor_tls}});

@@ -34,15 +34,15 @@ void Agent::Impl::Execute(Time now, WallTime wall, const Actions& actions) {
 // ---- messages, DHT -----------------------------------------------------------------------------
 
 void Agent::Impl::Do(Time, WallTime, const Send& action) {
-  const auto endpoint = peer_endpoints_.find(action.to);
-  if (endpoint == peer_endpoints_.end()) return;  // as if lost on the way
-  (void)grpc_->Send({action.to, endpoint->second}, dht::ChannelKind::kWorker, action.body);
+  const std::string* endpoint = peer_endpoints_.Use(action.to);
+  if (endpoint == nullptr) return;  // as if lost on the way
+  // Refused: counted by why, and a message that is too long is a warning of the transport's.
+  (void)grpc_->Send({action.to, *endpoint}, dht::ChannelKind::kWorker, action.body);
 }
 
 void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
-  if (peer_endpoints_.size() < SendPlane::kMaxPeers || peer_endpoints_.contains(action.peer)) {
-    peer_endpoints_[action.peer] = action.peer_endpoint;
-  }
+  // The plane has the same peers, and counts.
+  (void)peer_endpoints_.Put(action.peer, action.peer_endpoint);
   sends_->Introduce(action.peer, action.tensor_endpoint);
   // A neighbour may ask for it on behalf of somebody who cannot dial it.
   grpc_->relay().Introduce(action.peer, action.peer_endpoint, dht::RelayPort::kPeer);

@@ -222,7 +222,7 @@ class Agent::Impl : public TimerSource {
   std::deque<Input> inputs_;
   bool feeding_ = false;
   bool peer_started_ = false;
-  std::map<PeerId, std::string> peer_endpoints_;  // introduced; SendPlane::kMaxPeers
+  dht::Remembered<PeerId, std::string> peer_endpoints_{SendPlane::kMaxPeers};  // introduced
 
   struct Trainer {
     Digest schema;

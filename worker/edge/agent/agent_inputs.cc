@@ -109,11 +109,10 @@ void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
 }
 
 void Agent::Impl::AskForToken(const PeerId& peer, uint64_t number) {
-  const auto endpoint = peer_endpoints_.find(peer);
+  const std::string* endpoint = peer_endpoints_.Use(peer);
   // Without an address it goes over a stream that is there: a peer may have dialled this agent.
-  const bool sent =
-      grpc_->Send({peer, endpoint == peer_endpoints_.end() ? std::string() : endpoint->second},
-                  dht::ChannelKind::kTensor, EncodeTokenWord({.number = number}));
+  const bool sent = grpc_->Send({peer, endpoint == nullptr ? std::string() : *endpoint},
+                                dht::ChannelKind::kTensor, EncodeTokenWord({.number = number}));
   if (!sent) tensors_->LoseToken(peer);
 }
 

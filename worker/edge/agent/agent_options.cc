@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/endpoint.h"
 #include "base/manifest/fields.h"
 #include "base/text.h"
 
@@ -56,6 +57,13 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   CheckFolder("--agent-dir", options.agent_dir, out);
   if (!options.cluster_dir.empty()) CheckFolder("--cluster-dir", options.cluster_dir, out);
   if (options.listen.empty()) out.push_back("--listen: is required");
+  // As peers will read it, who dial nothing else.
+  const bool v6 = options.advertise.find(':') != std::string::npos;
+  if (!options.advertise.empty() &&
+      !ParseEndpoint(absl::StrCat(v6 ? "[" : "", options.advertise, v6 ? "]" : "", ":1"))) {
+    out.push_back(absl::StrCat("--advertise: \"", options.advertise,
+                               "\" is no address and no name of a host"));
+  }
   CheckPort("--peer-port", options.peer_port, out);
   CheckPort("--tensor-port", options.tensor_port, out);
   CheckPort("--http-port", options.http_port, out);

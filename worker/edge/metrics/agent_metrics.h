@@ -50,6 +50,11 @@ struct AgentMetrics {
       "crowdsurf_worker_send_retries_total",
       "Times a peer's waiting chunks were tried again though its queue did not say that it "
       "had drained.");
+  // Its series is made by the first: 200,000 peers have come before it.
+  Counter& EndpointsForgotten() {
+    return registry.AddCounter("crowdsurf_worker_endpoints_forgotten_total",
+                               "Addresses of peers forgotten to make room for others.");
+  }
   Counter& power_reseeds = registry.AddCounter(
       "crowdsurf_worker_power_reseeds_total",
       "Edges of PowerGossip whose factors differed at their ends and were drawn anew.");

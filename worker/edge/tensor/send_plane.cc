@@ -13,8 +13,8 @@ Tried OutcomeOf(TensorTransport::Sent sent) {
 }  // namespace
 
 void SendPlane::Introduce(const PeerId& peer, const std::string& tensor_endpoint) {
-  if (endpoints_.size() >= kMaxPeers && !endpoints_.contains(peer)) return;
-  endpoints_[peer] = tensor_endpoint;
+  // Peers come and go for as long as a job lasts.
+  if (!endpoints_.Put(peer, tensor_endpoint)) metrics_.EndpointsForgotten().Add();
 }
 
 bool SendPlane::Push(Time now, const PeerId& to, Sender& sender, WaitingSend what) {
@@ -28,15 +28,15 @@ bool SendPlane::Push(Time now, const PeerId& to, Sender& sender, WaitingSend wha
 }
 
 Tried SendPlane::Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload) {
-  const auto endpoint = endpoints_.find(to);
-  if (endpoint == endpoints_.end()) return Tried::kSent;
-  return OutcomeOf(transport_.Send(to, endpoint->second, header, std::move(payload)));
+  const std::string* endpoint = endpoints_.Use(to);
+  if (endpoint == nullptr) return Tried::kSent;
+  return OutcomeOf(transport_.Send(to, *endpoint, header, std::move(payload)));
 }
 
 Tried SendPlane::TransmitLent(const PeerId& to, const TensorHeader& header, ByteView lent) {
-  const auto endpoint = endpoints_.find(to);
-  if (endpoint == endpoints_.end()) return Tried::kSent;
-  return OutcomeOf(transport_.SendLent(to, endpoint->second, header, lent));
+  const std::string* endpoint = endpoints_.Use(to);
+  if (endpoint == nullptr) return Tried::kSent;
+  return OutcomeOf(transport_.SendLent(to, *endpoint, header, lent));
 }
 
 void SendPlane::OnDrained(Time now, const PeerId& peer) {

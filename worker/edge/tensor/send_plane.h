@@ -7,9 +7,9 @@
 // thread only. Bounds: SendQueuesConfig; endpoints of introduced peers.
 #pragma once
 
-#include <map>
 #include <string>
 
+#include "coordinator-free-dht/core/relay/relay_paths.h"
 #include "worker/core/link/send_queues.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/tensor_transport.h"
@@ -42,7 +42,7 @@ class SendPlane {
       : transport_(transport), metrics_(metrics) {}
 
   void Introduce(const PeerId& peer, const std::string& tensor_endpoint);
-  bool Knows(const PeerId& peer) const { return endpoints_.contains(peer); }
+  bool Knows(const PeerId& peer) const { return endpoints_.Find(peer) != nullptr; }
 
   // Behind what waits for that peer; tried at once if nothing does. False: refused, a bound is
   // reached (counted).
@@ -75,7 +75,7 @@ class SendPlane {
 
   TensorTransport& transport_;
   AgentMetrics& metrics_;
-  std::map<PeerId, std::string> endpoints_;
+  dht::Remembered<PeerId, std::string> endpoints_{kMaxPeers};  // the longest unused goes
   SendQueues<Waiting> queues_;
 };
 

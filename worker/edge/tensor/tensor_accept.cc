@@ -66,11 +66,25 @@ void TensorTransport::Impl::IoThread::OnNamed(uint64_t number, const TensorHello
   const auto key = accepted.connection->PeerKey();
   const std::string owner =
       key ? std::string(key->begin(), key->end()) : std::string(AsString(hello.id.view()));
-  const auto oldest = admission_.Own(number, owner);
-  if (!oldest) return;
-  all_.metrics_.ended.at("too_many")->Add();
-  const Connection victim = accepted_.at(*oldest).connection;
-  victim->End(TensorEnding::kFailed, "its key has too many");
+  if (const auto oldest = admission_.Own(number, owner)) {
+    all_.metrics_.ended.at("too_many")->Add();
+    const Connection victim = accepted_.at(*oldest).connection;
+    victim->End(TensorEnding::kFailed, "its key has too many");
+  }
+  bool renewed = false;
+  {
+    const std::lock_guard lock(all_.mutex_);
+    renewed = all_.renewals_.OnOpen(hello.id);
+  }
+  if (renewed) ReportRenewed(hello.id);
+}
+
+void TensorTransport::Impl::IoThread::ReportRenewed(const PeerId& peer) {
+  all_.HandOverAll();  // what came before the cut is here
+  (void)all_.host_.Post(
+      [&all = all_, keep = all_.shared_from_this(), peer](Time now, WallTime wall) {
+        if (!all.stopped_ && all.handlers_.on_renewed) all.handlers_.on_renewed(now, wall, peer);
+      });
 }
 
 const TlsCredentials* TensorTransport::Impl::IoThread::Credentials() {
@@ -185,6 +199,11 @@ void TensorTransport::Impl::IoThread::OnAcceptedEnd(uint64_t number, TensorEndin
   all_.Leave(index_);
   if (!peer) return;
   all_.metrics_.connections.Add(-1);
+  {
+    const std::lock_guard lock(all_.mutex_);
+    all_.renewals_.OnEnd(peer->id,
+                         ending == TensorEnding::kGoodbye ? LinkEnd::kInGoodOrder : LinkEnd::kCut);
+  }
   if (all_.stopped_ || ending != TensorEnding::kLost) return;
   // Where no thread has a link with it, nobody would see that it is dead: dial, and see.
   (void)all_.Probe(peer->id, peer->listen);

@@ -100,6 +100,7 @@ class TensorTransport::Impl::IoThread {
   // Accepted connections (tensor_accept.cc).
   bool MakePlace(const std::string& source);  // for one more connection from there
   void OnNamed(uint64_t number, const TensorHello& hello);
+  void ReportRenewed(const PeerId& peer);
   bool OnFrame(uint64_t number, const TensorHeader& header, TensorPayload payload);
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);

@@ -82,6 +82,8 @@ struct TensorHandlers {  // on the host thread
   std::function<void(Time, WallTime, const PeerId&)> on_drained;
   // With tokens: a connection waits for one of that peer. UseToken or LoseToken follows.
   std::function<void(Time, WallTime, const PeerId&, uint64_t number)> on_token_wanted = {};
+  // A peer's connection to this agent was cut and is there again: what was under way may be lost.
+  std::function<void(Time, WallTime, const PeerId&)> on_renewed = {};
 };
 
 struct LeftForPeer {

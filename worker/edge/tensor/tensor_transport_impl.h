@@ -15,6 +15,7 @@
 #include "base/down_evidence.h"
 #include "base/edge/connection_admission.h"
 #include "coordinator-free-dht/edge/relay.h"
+#include "worker/core/link/renewals.h"
 #include "worker/core/link/thread_loads.h"
 #include "worker/edge/metrics/tensor_metrics.h"
 #include "worker/edge/tensor/tensor_asio.h"
@@ -112,6 +113,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
 
   std::mutex mutex_;
   std::map<PeerId, SharedOutbox> outboxes_;
+  Renewals renewals_;  // of accepted connections
   ThreadLoads loads_;  // connections, by thread
 
   std::vector<std::unique_ptr<IoThread>> threads_;  // all there from the start

@@ -120,5 +120,17 @@ TEST_F(RelayPathsTest, WhatIsRememberedIsBoundedAndWhatWasPutInFirstGoes) {
   EXPECT_FALSE(paths.Route(Someone(3).endpoint).has_value());
 }
 
+TEST(RememberedTest, WhatIsUsedIsForgottenLast) {
+  Remembered<int, std::string> kept(2);
+  EXPECT_TRUE(kept.Put(1, "one"));
+  EXPECT_TRUE(kept.Put(2, "two"));
+  ASSERT_NE(kept.Use(1), nullptr);
+  EXPECT_EQ(*kept.Use(1), "one");
+  EXPECT_FALSE(kept.Put(3, "three"));
+  EXPECT_EQ(kept.Use(2), nullptr);
+  EXPECT_NE(kept.Find(1), nullptr);
+  EXPECT_EQ(kept.size(), 2u);
+}
+
 }  // namespace
 }  // namespace crowdsurf::dht

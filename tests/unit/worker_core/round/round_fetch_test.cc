@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tests/unit/worker_core/round/round_group.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/round/round.h"
 
@@ -108,6 +109,46 @@ TEST(RoundFetch, AStandInThatCannotSpeakHoldsUpNobody) {
   EXPECT_EQ(folds(), 0) << "the stand-in may speak yet";
   round.OnFrame(PeerAt(9), {InstanceId(), Bye{ByeReason::kCannotSpeak}}, out);
   EXPECT_EQ(folds(), 1);
+}
+
+// A reset takes what was on its way. Nobody is silent, so no ballot would ask before its time.
+TEST(RoundFetch, WhatWasOnItsWayWhenALinkBrokeIsAskedForWhenItIsThereAgain) {
+  RoundGroup group;
+  group.StartAll();
+  const auto input = [](const RoundAction& action) {
+    const auto* sent = std::get_if<SendInput>(&action);
+    return sent != nullptr && sent->to == PeerAt(1);
+  };
+  const auto result = [](const RoundAction& action) {
+    const auto* sent = std::get_if<SendResult>(&action);
+    return sent != nullptr && sent->to == PeerAt(2) && sent->chunk == ChunkIndex(0);
+  };
+  group.Settle([&](const RoundAction& action) { return !input(action) && !result(action); });
+  // Lost: an input of 0 and the result of 0. Those of 2 were only late.
+  const auto lost =
+      std::erase_if(group.wire, [](const RoundGroup::Sent& sent) { return sent.from == 0; });
+  ASSERT_EQ(lost, 2U);
+  group.Settle();
+  for (int i = 0; i < kRoundMembers; ++i) ASSERT_FALSE(group.at(i).over()) << i;
+  group.Do(1, [](Round& r, RoundActions& out) { r.OnRenewed(PeerAt(0), out); });
+  group.Do(2, [](Round& r, RoundActions& out) { r.OnRenewed(PeerAt(0), out); });
+  group.Settle();
+  for (int i = 0; i < kRoundMembers; ++i) {
+    ASSERT_TRUE(group.at(i).over()) << i;
+    EXPECT_EQ(group.at(i).outcome()->outcome, Outcome::kFast) << i;
+  }
+}
+
+TEST(RoundFetch, ARenewedLinkOfAStrangerOrOfAMemberWithNothingUnderWayAsksForNothing) {
+  RoundGroup group;
+  group.StartAll();
+  group.Settle();
+  for (const size_t whom : {size_t{0}, size_t{9}}) {
+    group.Do(1, [&](Round& r, RoundActions& out) {
+      r.OnRenewed(PeerAt(whom), out);
+      EXPECT_TRUE(out.empty());
+    });
+  }
 }
 
 }  // namespace

@@ -61,6 +61,14 @@ TEST_F(AgentOptionsBounds, ANameIsShortWithoutSlashesAndRequired) {
   EXPECT_EQ(With(&AgentOptions::listen, std::string()), 1u);
 }
 
+TEST_F(AgentOptionsBounds, WhatPeersAreToDialIsAnAddressOrAName) {
+  for (const std::string& value : {std::string(), std::string("10.0.0.1"), std::string("fd00::1"),
+                                   std::string("llm-0.llm.default.svc")})
+    EXPECT_EQ(With(&AgentOptions::advertise, value), 0u) << value;
+  for (const char* value : {"unix:/run/s", "10.0.0.1:7946", "[fd00::1]", "a b", "fe80::1%eth0"})
+    EXPECT_EQ(With(&AgentOptions::advertise, std::string(value)), 1u) << value;
+}
+
 TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {
   AgentOptions options;
   options.listen = "";

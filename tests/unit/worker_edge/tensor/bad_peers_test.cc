@@ -8,6 +8,7 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/support/eventually.h"
 #include "tests/unit/dht_edge/test_authority.h"
 #include "tests/unit/worker_edge/tensor/raw_peer.h"
 #include "tests/unit/worker_edge/tensor/transport_node.h"
@@ -85,6 +86,74 @@ TEST_P(BadPeersTest, APeerThatTakesNothingHoldsNobodyUp) {
   }
   stuck.SetBlocked(false);
   EXPECT_TRUE(stuck.Eventually([&] { return stuck.received.size() == queued; }));
+}
+
+// A raw peer in the clear, which connects as often as it likes.
+class RawPeerTest : public testing::Test {
+ protected:
+  explicit RawPeerTest(size_t most = 2) {
+    TensorTransportOptions options;
+    options.accepted_of_key = most;
+    options.threads = 1;
+    node_ = std::make_unique<Node>(nullptr, "a", options);
+  }
+  ~RawPeerTest() override {
+    for (const int fd : open_) close(fd);
+  }
+  // A connection that has said its hello and was answered.
+  int Connected(uint8_t number = 7) {
+    const int fd = Dial(node_->transport().endpoint());
+    open_.push_back(fd);
+    TensorHello hello;
+    hello.job = "job";
+    hello.id = PeerId(std::array<uint8_t, PeerId::kBytes>{number});
+    hello.boot = 1;
+    hello.listen = "127.0.0.1:1";
+    WriteAll(fd, HelloOf(hello));
+    char answer = 0;
+    EXPECT_EQ(recv(fd, &answer, 1, 0), 1);
+    return fd;
+  }
+  static bool IsOpen(int fd) {
+    char bytes[512];
+    ssize_t got = 0;
+    while ((got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+    }
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  }
+  static void Reset(int fd) {
+    const linger now{1, 0};
+    ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+  }
+  void CloseFirst() {
+    close(open_.front());
+    open_.erase(open_.begin());
+  }
+
+  std::unique_ptr<Node> node_;
+  std::vector<int> open_;
+};
+
+TEST_F(RawPeerTest, AThirdConnectionOfOnePeerTakesThePlaceOfItsFirst) {
+  const int first = Connected();
+  const int other = Connected(9);
+  const int second = Connected();
+  const int third = Connected();
+  EXPECT_TRUE(EventuallyHolds([&] { return !IsOpen(first); }));
+  EXPECT_TRUE(node_->EventuallyCounts("too_many", 1));
+  EXPECT_TRUE(IsOpen(second) && IsOpen(third) && IsOpen(other));
+}
+
+// What the first had on its way went with it, and nobody else would say so.
+TEST_F(RawPeerTest, AConnectionThatIsThereAgainAfterAResetIsToldOfAndAFirstOneIsNot) {
+  const int first = Connected();
+  Connected(9);
+  Reset(first);
+  CloseFirst();
+  ASSERT_TRUE(node_->EventuallyCounts("lost", 1));
+  Connected();
+  EXPECT_TRUE(node_->Eventually([&] { return node_->renewed.size() == 1; }));
+  EXPECT_EQ(node_->renewed.front(), PeerId(std::array<uint8_t, PeerId::kBytes>{7}));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/bytes.h"
@@ -40,8 +41,8 @@ inline Bytes FrameOf(TensorHeader header, ByteView payload) {
   header.payload_bytes = static_cast<uint32_t>(payload.size());
   header.hash = TensorPayloadHash(header.instance, payload);
   const TensorHeaderBytes head = EncodeTensorHeader(header);
-  Bytes frame(head.begin(), head.end());
-  frame.insert(frame.end(), payload.begin(), payload.end());
+  Bytes frame(head.size() + payload.size());
+  std::copy(payload.begin(), payload.end(), std::copy(head.begin(), head.end(), frame.begin()));
   return frame;
 }
 

@@ -84,6 +84,11 @@ class TransportNode {
           if (silent_) return;
           transport_->UseToken(peer, number, token_of_ ? token_of_(peer) : std::nullopt);
         },
+        [this](Time, WallTime, const PeerId& peer) {
+          const std::lock_guard lock(mutex_);
+          renewed.push_back(peer);
+          changed_.notify_all();
+        },
     });
     if (!start) return;
     const Status status = transport_->Start();
@@ -147,6 +152,7 @@ class TransportNode {
 
   std::vector<Received> received;
   std::vector<std::pair<PeerId, bool>> downs;
+  std::vector<PeerId> renewed;
   std::vector<uint64_t> asked;  // for tokens
   int drained = 0;
 
