@@ -16,6 +16,9 @@ DhtService::DhtService(const DhtHost& host, const NodeConfig& config, uint64_t s
       contacts_(metrics.AddGauge("crowdsurf_dht_contacts", "Peers in the routing table.")),
       records_(metrics.AddGauge("crowdsurf_dht_records", "Records held for the network.")),
       memory_(metrics.AddGauge("crowdsurf_dht_memory_bytes", "Memory of the DHT node, estimated.")),
+      clock_offset_(metrics.AddGauge(
+          "crowdsurf_dht_clock_ahead_seconds",
+          "How far this machine's wall clock is ahead of the median of the peers' clocks.")),
       node_(Self{{host.identity.id(), host.transport.endpoint()},
                  host.identity.public_key(),
                  host.identity.boot()},
@@ -42,6 +45,13 @@ void DhtService::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEv
   Execute(now, wall, std::move(out));
 }
 
+void DhtService::OnClock(Time now, WallTime wall, const PublicKey& key, WallTime said,
+                         Duration round_trip) {
+  Actions out;
+  node_.OnClock({now, wall}, key, said, round_trip, out);
+  Execute(now, wall, std::move(out));
+}
+
 void DhtService::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints) {
   Actions out;
   node_.AddSeeds({now, wall}, endpoints, out);
@@ -50,7 +60,7 @@ void DhtService::AddSeeds(Time now, WallTime wall, const std::vector<std::string
 
 PutResult DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl) {
   Actions out;
-  const PutResult result = node_.Put({now, wall}, key, std::move(value), wall + ttl, out);
+  const PutResult result = node_.Put({now, wall}, key, std::move(value), ttl, out);
   Execute(now, wall, std::move(out));
   return result;
 }
@@ -90,6 +100,17 @@ void DhtService::OnTimer(Time now, WallTime wall) {
   contacts_.Set(static_cast<double>(node_.contacts()));
   records_.Set(static_cast<double>(node_.store().records()));
   memory_.Set(static_cast<double>(node_.MemoryBytes()));
+  SayClock(now, wall);
+}
+
+void DhtService::SayClock(Time now, WallTime wall) {
+  const Duration ahead = Duration() - node_.ClockOffset({now, wall});
+  clock_offset_.Set(ahead.seconds());
+  const auto said = clock_warning_.Say(now, ahead);
+  if (!said) return;
+  logger_.Warning(clock_warning_.large() ? "this machine's clock is off"
+                                         : "this machine's clock is right again",
+                  {{"ahead_of_peers_seconds", said->seconds()}});
 }
 
 void DhtService::Execute(Time now, WallTime wall, Actions actions) {

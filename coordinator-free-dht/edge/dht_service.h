@@ -13,6 +13,7 @@
 
 #include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
+#include "coordinator-free-dht/core/clock/clock_warning.h"
 #include "coordinator-free-dht/core/node/node.h"
 #include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/edge/transport.h"
@@ -41,6 +42,9 @@ class DhtService : public TimerSource {
   void OnMessage(Time now, WallTime wall, const Contact& from, const Bytes& body);
   void OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence);
 
+  // From TransportHandlers::on_clock.
+  void OnClock(Time now, WallTime wall, const PublicKey& key, WallTime said, Duration round_trip);
+
   // Addresses of peers, from the seeds file; asked for ever.
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints);
   // See Node::Put; lives for `ttl` from `wall`.
@@ -52,6 +56,15 @@ class DhtService : public TimerSource {
   // Called for every PutDone; optional.
   void SetPutCallback(PutCallback callback) { on_put_ = std::move(callback); }
 
+  // What is left of the life of a record that a callback was given.
+  Duration LifeLeft(Time now, WallTime wall, const Record& record) const {
+    return node_.LifeLeft({now, wall}, record);
+  }
+  // What this machine's clock says when the job's time is `then`.
+  WallTime ToLocal(Time now, WallTime wall, WallTime then) const {
+    return then - node_.ClockOffset({now, wall});
+  }
+
   const Node& node() const { return node_; }
 
   Time NextDeadline() const override { return node_.NextDeadline(); }
@@ -60,6 +73,7 @@ class DhtService : public TimerSource {
  private:
   void Execute(Time now, WallTime wall, Actions actions);
   void RunCallbacks(Time now, WallTime wall);
+  void SayClock(Time now, WallTime wall);
 
   HostLoop& loop_;
   PeerTransport& transport_;
@@ -69,6 +83,8 @@ class DhtService : public TimerSource {
   Gauge& contacts_;
   Gauge& records_;
   Gauge& memory_;
+  Gauge& clock_offset_;
+  ClockWarning clock_warning_;
   Time gauges_at_;
   Node node_;
   std::map<uint64_t, GetCallback> gets_;

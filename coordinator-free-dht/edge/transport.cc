@@ -200,6 +200,7 @@ peer::Envelope TransportCore::OwnHello() const {
   peer::Hello& hello = *envelope.mutable_hello();
   hello.set_boot(identity_.boot());
   hello.set_endpoint(endpoint);
+  hello.set_wall_ns(HostLoop::Wall().nanoseconds());
   if (!options_.tls) {
     hello.set_public_key(identity_.public_key().data(), identity_.public_key().size());
   }

@@ -77,6 +77,10 @@ struct TransportHandlers {
   // address was known). Of an unreachable one messages may be lost. A stream that a living peer
   // closes in good order, being idle, is no news.
   std::function<void(Time, WallTime, const Contact& peer, DownEvidence evidence)> on_down;
+  // The hello of a dialed peer with this key says that its wall clock reads `said`, give or take
+  // `round_trip`. Before the first message of the stream.
+  std::function<void(Time, WallTime, const PublicKey& key, WallTime said, Duration round_trip)>
+      on_clock = {};
 };
 
 class PeerTransport {

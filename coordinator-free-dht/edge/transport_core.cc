@@ -95,12 +95,14 @@ StreamPtr TransportCore::DialBy(const Contact& to, StreamPath path) {
   EvictIdle(options_.streams_out - 1);
   metrics_.dials.Add();
   const bool carried = path == StreamPath::kCarried;
+  const Time dialed_at = host_.Now();  // before anything can come back
   auto channel = carried ? CarriedChannel(to.endpoint) : NewChannel(to.endpoint);
   peer::Envelope hello = OwnHello();
   hello.mutable_hello()->set_carried(carried);
   StreamPtr stream = DialStream(shared_from_this(), std::move(channel), to, hello);
   stream->path = path;
   stream->dialed = to.endpoint;
+  stream->dialed_at = dialed_at;
   stream->last_used = ++uses_;
   all_.emplace(stream.get(), stream);
   metrics_.streams.Set(static_cast<double>(all_.size()));
@@ -229,6 +231,9 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
     stream->StartWriting();
     return true;
   }
+  // Its end answers a dial, so the time of its hello lies between that and now. One that accepts
+  // has no such bound, and learns the other's clock from replies.
+  TellClock(*stream, *key, hello.wall_ns());
   Settle(stream, id, hello.endpoint());
   Peer& peer = peers_[id];
   // Only when another is ready: a peer that calls all of them redundant is kept.
@@ -269,6 +274,17 @@ void TransportCore::Replace(const PeerId& old) {
     }
   }
   PostDown(contact, DownEvidence::kReplaced);
+}
+
+void TransportCore::TellClock(const Stream& stream, const PublicKey& key, int64_t wall_ns) {
+  // A peer may say any number. Beyond this all are as far away, and none overflows below.
+  const WallTime said = WallTime::FromNanoseconds(std::clamp<int64_t>(wall_ns, 0, INT64_MAX / 2));
+  const Time heard = host_.Now();
+  const Duration round_trip = heard - stream.dialed_at;
+  PostEvent([handlers = handlers, heard, round_trip, key, said](Time now, WallTime wall) {
+    // It runs on while this waits in the mailbox.
+    if (handlers->on_clock) handlers->on_clock(now, wall, key, said + (now - heard), round_trip);
+  });
 }
 
 // The stream's other end is `id`: files it under that id, and tells the host when it is news.

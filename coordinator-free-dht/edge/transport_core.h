@@ -48,6 +48,7 @@ class Stream {
   bool writing = false;
   bool close_when_empty = false;  // idle, or the other side told us to use its own stream
   int probe = 0;                  // number of this redial after the last stream was cut; 0: none
+  Time dialed_at;
   Time ready_since;
   std::string key;   // accepted: the key that its certificate shows; empty without TLS
   Time accepted_at;  // dialed: unset
@@ -156,6 +157,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   bool OnHello(const StreamPtr& stream, const peer::Hello& hello, const grpc::AuthContext* auth);
   bool TakeBoot(const PublicKey& key, uint64_t boot);
   void Replace(const PeerId& old);
+  void TellClock(const Stream& stream, const PublicKey& key, int64_t wall_ns);
   void Settle(const StreamPtr& stream, const PeerId& id, const std::string& at);
   void OnFrame(const StreamPtr& stream, const peer::Frame& frame);
   void OnDialFailed(const StreamPtr& stream, const std::string& reason);

@@ -42,10 +42,11 @@ ROOMS = {
     "coordinator-free-dht/core": {
         "wire": set(),
         "port": {"wire"},
+        "clock": {"wire", "port"},
         "routing": {"wire", "port"},
         "store": {"wire", "port", "routing"},
         "relay": {"wire"},
-        "node": {"wire", "port", "routing", "store"},
+        "node": {"wire", "port", "clock", "routing", "store"},
     },
     "worker/core": {
         "view": set(),

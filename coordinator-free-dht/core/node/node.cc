@@ -7,6 +7,16 @@
 
 namespace crowdsurf::dht {
 
+namespace {
+
+// Own records are written anew when the job's time has moved by this: a twelfth of the life of a
+// roster's record.
+constexpr Duration kMoved = Milliseconds(250);
+// And not more often than this: peers can set their clocks at will.
+constexpr Duration kWritePause = Milliseconds(100);
+
+}  // namespace
+
 Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority,
            NodeMetrics* metrics, Rng rng)
     : self_(std::move(self)),
@@ -28,7 +38,45 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
   CHECK(config_.k > 0 && config_.alpha > 0);
 }
 
-void Node::OnTimer(const Clocks& at, Actions& out) {
+Clocks Node::Enter(const Clocks& at) {
+  own_wall_ = at.wall;
+  return clocks_.JobTime(at);
+}
+
+void Node::OnClock(const Clocks& raw, const PublicKey& peer, WallTime wall, Duration round_trip,
+                   Actions& out) {
+  const Clocks at = Enter(raw);
+  Sample(raw, peer, wall, round_trip);
+  if (upkeep_at_ <= at.now) Upkeep(clocks_.JobTime(raw), out);
+}
+
+void Node::Sample(const Clocks& raw, const PublicKey& peer, WallTime wall, Duration round_trip) {
+  const ClockSample sample = clocks_.Add(raw, peer, wall, round_trip);
+  metrics_->clock_samples[static_cast<size_t>(sample)]->Add();
+  const Duration moved = clocks_.Offset(raw) - written_by_;
+  if (std::max(moved, Duration() - moved) < kMoved || !write_again_.infinite()) return;
+  write_again_ = std::max(raw.now, written_again_ + kWritePause);
+  WakeBy(write_again_);
+}
+
+// The job's time has moved: own records get its stamps, and a record that seemed to have ended is
+// asked for again.
+void Node::WriteAnew(const Clocks& at, Actions& out) {
+  write_again_ = Time::Infinite();
+  written_again_ = at.now;
+  written_by_ = at.wall - own_wall_;
+  for (auto& [key, own] : own_) {
+    if (own.until > at.now) WriteOwn(at, key, own.record->value, own.until, out);
+  }
+  for (auto& [key, watch] : watches_) {
+    for (auto& [id, holder] : watch.holders) {
+      if (holder.state == Asked::kActive) holder.renew = at.now;
+    }
+  }
+}
+
+void Node::OnTimer(const Clocks& raw, Actions& out) {
+  const Clocks at = Enter(raw);
   // Failures before upkeep, which asks by the contacts that are left.
   while (auto due = requests_.NextDue(at.now)) {
     if (due->failed) {
@@ -48,13 +96,14 @@ Time Node::NextDeadline() const {
 // Everything that is not urgent to the millisecond, each at its own rhythm.
 void Node::Upkeep(const Clocks& at, Actions& out) {
   upkeep_at_ = Time::Infinite();
+  if (write_again_ <= at.now) WriteAnew(at, out);
   if (sweep_at_ <= at.now) {
     store_.Sweep(at.wall);
     subscriptions_.Sweep(at.now);
     Republish(at, out);
     std::vector<Key> ended;
     for (const auto& [key, own] : own_) {
-      if (own.record->expiry <= at.wall) ended.push_back(key);
+      if (own.until <= at.now) ended.push_back(key);
     }
     // Not in the loop above, since it erases from the same map.
     for (const Key& key : ended) StopPublishing(key);
@@ -67,7 +116,7 @@ void Node::Upkeep(const Clocks& at, Actions& out) {
   if (refresh_at_ <= at.now) RefreshTable(at, out);
   LookUpHolders(at, out);
   RenewWatches(at, out);
-  WakeBy(std::min({sweep_at_, refresh_at_, replicas_.NextDeadline()}));
+  WakeBy(std::min({sweep_at_, refresh_at_, write_again_, replicas_.NextDeadline()}));
 }
 
 // Kademlia 2.5: holders send records that nobody renewed to the present holders.
@@ -92,7 +141,8 @@ void Node::PingSuspects(Time now, Actions& out) {
   }
 }
 
-void Node::AddSeeds(const Clocks& at, const std::vector<std::string>& endpoints, Actions& out) {
+void Node::AddSeeds(const Clocks& raw, const std::vector<std::string>& endpoints, Actions& out) {
+  const Clocks at = Enter(raw);
   for (const std::string& endpoint : endpoints) {
     // The list of a job's seeds names this node, too, in the end.
     if (!endpoint.empty() && endpoint != self_.contact.endpoint) seeds_.Add(at.now, endpoint);
@@ -116,7 +166,8 @@ void Node::ProbeSeeds(Time now, Actions& out) {
   }
 }
 
-void Node::OnPeerDown(const Clocks& at, const Contact& peer, DownEvidence evidence, Actions& out) {
+void Node::OnPeerDown(const Clocks& raw, const Contact& peer, DownEvidence evidence, Actions& out) {
+  const Clocks at = Enter(raw);
   if (peer.id.none()) {
     if (const auto probe = requests_.TakeSeed(peer.endpoint)) {
       OnFailedRequest(at, *probe, out);
@@ -214,9 +265,10 @@ void Node::LookUpHolders(const Clocks& at, Actions& out) {
 
 size_t Node::MemoryBytes() const {
   size_t bytes = sizeof *this - sizeof table_ - sizeof store_ - sizeof subscriptions_ -
-                 sizeof limiter_ - sizeof requests_ - sizeof replicas_;
+                 sizeof limiter_ - sizeof requests_ - sizeof replicas_ - sizeof clocks_;
   bytes += table_.MemoryBytes() + store_.MemoryBytes() + subscriptions_.MemoryBytes() +
-           requests_.MemoryBytes() + replicas_.MemoryBytes() + limiter_.MemoryBytes();
+           requests_.MemoryBytes() + replicas_.MemoryBytes() + limiter_.MemoryBytes() +
+           clocks_.MemoryBytes();
   bytes += lookups_.size() * (sizeof(RunningLookup) + 4 * config_.k * (sizeof(Contact) + 96));
   for (const auto& [key, own] : own_) bytes += 160 + own.placed.size() * 88;
   for (const auto& [key, watch] : watches_) {

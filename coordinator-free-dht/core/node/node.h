@@ -7,10 +7,11 @@
 // plus 150 bytes a contact. Deterministic: same construction and inputs, same actions.
 //
 // Kademlia (Maymounkov and Mazieres 2002) with differences: records have owners, sequence and
-// absolute expiry (record.h); *watch* pushes changes; time-outs are percentiles of a peer's own
-// round trips, after which another peer is asked as well (hedge); the holders of own and watched
-// keys are remembered, so a renewed record goes out at once without a lookup; seeds are asked again
-// for ever, so that split swarms merge; contacts enter the table only by replying.
+// absolute expiry in the job's time, which is the median of the peers' clocks (peer_clocks.h);
+// *watch* pushes changes; time-outs are percentiles of a peer's own round trips, after which
+// another peer is asked as well (hedge); the holders of own and watched keys are remembered, so a
+// renewed record goes out at once without a lookup; seeds are asked again for ever, so that split
+// swarms merge; contacts enter the table only by replying.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "base/down_evidence.h"
 #include "base/rng.h"
 #include "base/time.h"
+#include "coordinator-free-dht/core/clock/peer_clocks.h"
 #include "coordinator-free-dht/core/port/actions.h"
 #include "coordinator-free-dht/core/port/clocks.h"
 #include "coordinator-free-dht/core/port/config.h"
@@ -56,6 +58,10 @@ class Node {
 
   // From the network. `from` is the authenticated sender and the endpoint it says it listens on.
   void OnMessage(const Clocks& at, const Contact& from, const Message& message, Actions& out);
+  // A peer's wall clock said `wall` at some moment of the last `round_trip`, outside of messages:
+  // whoever owns `peer` has said so.
+  void OnClock(const Clocks& at, const PublicKey& peer, WallTime wall, Duration round_trip,
+               Actions& out);
   // Connection to `peer` is lost. A peer that is known to be dead
   // is forgotten at once; otherwise its requests in flight fail and it is asked again.
   // `peer.id` none: a seed's address that could not be reached.
@@ -70,10 +76,10 @@ class Node {
   // Replaces nothing: addresses add up (bounded, oldest forgotten first); own address is skipped.
   void AddSeeds(const Clocks& at, const std::vector<std::string>& endpoints, Actions& out);
   // Signs and publishes `value` as this node's own record of `key`, and keeps it at the current
-  // holders (new, closer ones included) until `expiry`. A second Put of a key replaces the first
+  // holders (new, closer ones included) for `life`. A second Put of a key replaces the first
   // (higher sequence). PutDone follows when the result is kPublished. Any other result is counted
   // and changes nothing.
-  PutResult Put(const Clocks& at, const Key& key, Bytes value, WallTime expiry, Actions& out);
+  PutResult Put(const Clocks& at, const Key& key, Bytes value, Duration life, Actions& out);
   // Stops keeping the own record of `key` alive (it then expires). To erase it, Put an empty value.
   void StopPublishing(const Key& key);
   // Finds the records of `key`. GetDone with the returned number follows. With `enough` > 0 the
@@ -83,6 +89,15 @@ class Node {
   // held now and every change. Idempotent. False when there are too many.
   bool Watch(const Clocks& at, const Key& key, Actions& out);
   void Unwatch(Time now, const Key& key, Actions& out);
+
+  // How long a record that was reported here lives on; by it and not by its expiry a reader counts.
+  Duration LifeLeft(const Clocks& at, const Record& record) const {
+    // Of a push nobody has looked at the end yet.
+    return std::min(dht::LifeLeft(record, JobTime(at)), config_.longest_life);
+  }
+  WallTime JobTime(const Clocks& at) const { return clocks_.JobTime(at).wall; }
+  // What this machine's wall clock lacks of the job's time.
+  Duration ClockOffset(const Clocks& at) const { return clocks_.Offset(at); }
 
   const Contact& self() const { return self_.contact; }
   size_t contacts() const { return table_.size(); }
@@ -133,6 +148,11 @@ class Node {
   void OnCompany(Time now);
   Key RandomPointInBucket(int index);
 
+  // Clocks. Each input is worked off at the job's time.
+  Clocks Enter(const Clocks& at);
+  void Sample(const Clocks& raw, const PublicKey& peer, WallTime wall, Duration round_trip);
+  void WriteAnew(const Clocks& at, Actions& out);
+
   // Requests and replies (node_messages.cc).
   bool SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Message::body) body,
                    Actions& out);
@@ -165,10 +185,12 @@ class Node {
   enum class Placed : uint8_t { kSent, kStored, kFailed };
   struct OwnRecord {
     RecordPtr record;
+    Time until;  // its end
     std::map<PeerId, Placed> placed;
     bool reported = false;
   };
-  PutResult AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const;
+  PutResult AdmitOwn(const Key& key, size_t bytes, Duration life) const;
+  void WriteOwn(const Clocks& at, const Key& key, Bytes value, Time until, Actions& out);
   void SyncOwn(const Clocks& at, const Key& key, Actions& out);
   void SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Actions& out);
   // `placed`: kStored or kFailed.
@@ -212,6 +234,11 @@ class Node {
   const RecordAuthority* const authority_;
   NodeMetrics* const metrics_;
   Rng rng_;
+  PeerClocks clocks_;
+  WallTime own_wall_;    // this machine's clock at the input that is worked off
+  Duration written_by_;  // the offset by which own records are written
+  Time write_again_ = Time::Infinite();
+  Time written_again_;
   RoutingTable table_;
   Requests requests_;
   Seeds seeds_;

@@ -129,11 +129,12 @@ void Node::Finish(const Clocks& at, RunningLookup done, Actions& out) {
   }
 }
 
-uint64_t Node::Get(const Clocks& at, const Key& key, size_t enough, Actions& out) {
+uint64_t Node::Get(const Clocks& raw, const Key& key, size_t enough, Actions& out) {
+  const Clocks at = Enter(raw);
   ForGet get{next_get_++, enough, 0, {}};
   for (RecordPtr& record : store_.Find(at.wall, key))
     get.records[record->subkey] = std::move(record);
-  if (const auto own = own_.find(key); own != own_.end() && own->second.record->expiry > at.wall) {
+  if (const auto own = own_.find(key); own != own_.end() && own->second.until > at.now) {
     get.records[self_.contact.id] = own->second.record;
   }
   // This node is one of the holders, as `enough` counts them.

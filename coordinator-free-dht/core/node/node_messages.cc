@@ -34,24 +34,23 @@ bool Node::SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Me
 }
 
 void Node::Reply(const Contact& to, uint64_t id, decltype(Message::body) body, Actions& out) {
-  out.push_back(Send{to, Message{id, std::move(body)}});
+  out.push_back(Send{to, Message{id, std::move(body), {own_wall_, self_.public_key, self_.boot}}});
 }
 
-void Node::OnMessage(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
+void Node::OnMessage(const Clocks& raw, const Contact& from, const Message& message, Actions& out) {
+  const Clocks at = Enter(raw);
   // Without an id or an address there is nobody to answer; our own id is a seed that is ourselves.
   if (from.id.none() || from.id == self_.contact.id || from.endpoint.empty()) {
     metrics_->messages_invalid.Add();
     return;
   }
-  const bool is_reply = std::holds_alternative<FindReply>(message.body) ||
-                        std::holds_alternative<StoreReply>(message.body) ||
-                        std::holds_alternative<WatchReply>(message.body);
-  if (is_reply) {
-    OnReply(at, from, message, out);
+  if (IsReply(message)) {
+    OnReply(raw, from, message, out);
   } else {
     OnRequest(at, from, message, out);
   }
-  if (upkeep_at_ <= at.now) Upkeep(at, out);
+  // A reply may have moved the job's time.
+  if (upkeep_at_ <= at.now) Upkeep(clocks_.JobTime(raw), out);
 }
 
 void Node::OnRequest(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
@@ -196,7 +195,7 @@ void Node::OnWatch(const Clocks& at, const Contact& from, uint64_t id, const Wat
   Reply(from, id, std::move(reply), out);
 }
 
-void Node::OnReply(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
+void Node::OnReply(const Clocks& raw, const Contact& from, const Message& message, Actions& out) {
   const auto request = requests_.Take(message.id, from.id);
   if (!request) {
     // It came too late, or its sender was never asked: an answer that nobody asked for proves
@@ -204,6 +203,14 @@ void Node::OnReply(const Clocks& at, const Contact& from, const Message& message
     metrics_->replies_unmatched.Add();
     return;
   }
+  // First, since the records of the reply are read by it. The transport has proved the id, and the
+  // id the key.
+  if (from.id == PeerIdOf(message.clock.public_key, message.clock.boot)) {
+    Sample(raw, message.clock.public_key, message.clock.wall, raw.now - request->sent);
+  } else {
+    metrics_->clock_samples[static_cast<size_t>(ClockSample::kUnproved)]->Add();
+  }
+  const Clocks at = clocks_.JobTime(raw);
   const RoutingTable::Heard heard = table_.OnReply(at.now, from, at.now - request->sent);
   if (heard.ping) PingIfWanted(at.now, *heard.ping, out);
   if (heard.added) OnContactAdded(at, from, out);

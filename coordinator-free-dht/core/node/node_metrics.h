@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/metrics.h"
+#include "coordinator-free-dht/core/clock/peer_clocks.h"
 #include "coordinator-free-dht/core/port/actions.h"
 #include "coordinator-free-dht/core/store/store.h"
 
@@ -24,6 +25,11 @@ struct NodeMetrics {
       puts[i] = &registry.AddCounter("crowdsurf_dht_puts_total",
                                      "Records that this node was told to publish, by outcome.",
                                      {{"result", Name(static_cast<PutResult>(i))}});
+    }
+    for (size_t i = 0; i < clock_samples.size(); ++i) {
+      clock_samples[i] = &registry.AddCounter("crowdsurf_dht_clock_samples_total",
+                                              "Readings of peers' clocks, by what became of them.",
+                                              {{"result", Name(static_cast<ClockSample>(i))}});
     }
   }
 
@@ -56,8 +62,9 @@ struct NodeMetrics {
   Counter& messages_invalid =
       registry.AddCounter("crowdsurf_dht_messages_invalid_total",
                           "Messages that could not be decoded or made no sense.");
-  std::array<Counter*, 11> store_results;  // by StoreResult
-  std::array<Counter*, kPutResults> puts;  // by PutResult
+  std::array<Counter*, 11> store_results;             // by StoreResult
+  std::array<Counter*, kPutResults> puts;             // by PutResult
+  std::array<Counter*, kClockSamples> clock_samples;  // by ClockSample
 };
 
 }  // namespace crowdsurf::dht

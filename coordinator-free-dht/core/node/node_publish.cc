@@ -6,41 +6,47 @@
 
 namespace crowdsurf::dht {
 
-PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const {
+PutResult Node::AdmitOwn(const Key& key, size_t bytes, Duration life) const {
   // By the holders' own rules: a value that they would refuse fails here, where its writer hears of
   // it.
   if (bytes > config_.value_bytes) return PutResult::kTooLarge;
-  if (expiry <= wall) return PutResult::kExpired;
-  if (expiry - wall > config_.longest_life) return PutResult::kTooFar;
+  if (life <= Duration()) return PutResult::kExpired;
+  if (life > config_.longest_life) return PutResult::kTooFar;
   const bool room = own_.contains(key) || own_.size() < config_.own_records;
   return room ? PutResult::kPublished : PutResult::kTooMany;
 }
 
-PutResult Node::Put(const Clocks& at, const Key& key, Bytes value, WallTime expiry, Actions& out) {
-  const PutResult result = AdmitOwn(at.wall, key, value.size(), expiry);
+PutResult Node::Put(const Clocks& raw, const Key& key, Bytes value, Duration life, Actions& out) {
+  const Clocks at = Enter(raw);
+  const PutResult result = AdmitOwn(key, value.size(), life);
   metrics_->puts[static_cast<size_t>(result)]->Add();
   if (result != PutResult::kPublished) return result;
   // Once a key, since Follow counts and StopPublishing takes one away.
   if (!own_.contains(key)) replicas_.Follow(key);
-  Record record;
-  record.key = key;
-  record.subkey = self_.contact.id;
-  record.boot = self_.boot;
-  record.sequence = ++sequence_;
-  record.expiry = expiry;
-  record.value = std::move(value);
-  record.public_key = self_.public_key;
-  record.signature = authority_->Sign(SignedBytes(record));
-  own_[key] = OwnRecord{std::make_shared<const Record>(std::move(record)), {}, false};
-  // A node that watches its own key hears of it at once.
-  if (watches_.contains(key)) Deliver(at.wall, key, {own_[key].record}, Trust::kVerified, out);
-  SyncOwn(at, key, out);
+  WriteOwn(at, key, std::move(value), at.now + life, out);
   LookUpHolders(at, out);
   if (sweep_at_.infinite()) {
     sweep_at_ = at.now + config_.sweep;
     WakeBy(sweep_at_);
   }
   return result;
+}
+
+void Node::WriteOwn(const Clocks& at, const Key& key, Bytes value, Time until, Actions& out) {
+  Record record;
+  record.key = key;
+  record.subkey = self_.contact.id;
+  record.boot = self_.boot;
+  record.sequence = ++sequence_;
+  record.written = at.wall;
+  record.expiry = at.wall + (until - at.now);
+  record.value = std::move(value);
+  record.public_key = self_.public_key;
+  record.signature = authority_->Sign(SignedBytes(record));
+  own_[key] = OwnRecord{std::make_shared<const Record>(std::move(record)), until, {}, false};
+  // A node that watches its own key hears of it at once.
+  if (watches_.contains(key)) Deliver(at.wall, key, {own_[key].record}, Trust::kVerified, out);
+  SyncOwn(at, key, out);
 }
 
 void Node::StopPublishing(const Key& key) {
@@ -51,7 +57,7 @@ void Node::StopPublishing(const Key& key) {
 void Node::SyncOwn(const Clocks& at, const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
   // Holders would refuse it; the next sweep forgets it.
-  if (own.record->expiry <= at.wall) return;
+  if (own.until <= at.now) return;
   const ReplicaTracker::Holders holders = replicas_.Of(key);
   const bool known = replicas_.Known(key);
   for (size_t i = 0; i < holders.others.size(); ++i) {

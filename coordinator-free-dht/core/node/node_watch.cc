@@ -19,7 +19,8 @@ std::map<PeerId, RecordPtr>::iterator OtherBoot(std::map<PeerId, RecordPtr>& see
 
 }  // namespace
 
-bool Node::Watch(const Clocks& at, const Key& key, Actions& out) {
+bool Node::Watch(const Clocks& raw, const Key& key, Actions& out) {
+  const Clocks at = Enter(raw);
   if (watches_.contains(key)) return true;
   // Each costs its holders a push a change; more of them is a caller's mistake.
   if (watches_.size() >= config_.watches) return false;

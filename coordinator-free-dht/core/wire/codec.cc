@@ -5,11 +5,11 @@
 namespace crowdsurf::dht {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 // Least bytes of an element, so that a count cannot make us allocate more than the input is long.
 constexpr size_t kMinContact = 32 + 4;
 constexpr size_t kMinHave = 32 + 8;
-constexpr size_t kMinRecord = 32 + 32 + 8 + 8 + 8 + 4 + 32 + 64;
+constexpr size_t kMinRecord = 32 + 32 + 8 + 8 + 8 + 8 + 4 + 32 + 64;
 
 template <size_t kSize>
 void ReadArray(ByteReader& in, std::array<uint8_t, kSize>& out) {
@@ -30,7 +30,10 @@ Record ReadRecord(ByteReader& in) {
   record.subkey = ReadId<PeerId>(in);
   record.boot = in.U64();
   record.sequence = in.U64();
+  record.written = WallTime::FromNanoseconds(in.I64());
   record.expiry = WallTime::FromNanoseconds(in.I64());
+  // Its life is the difference: it must not be negative, and must fit.
+  if (record.written < WallTime() || record.expiry < record.written) in.Fail();
   // The holder's own limit may be lower; Store refuses and counts a larger value.
   const ByteView value = in.Blob(kMaxValue);
   record.value.assign(value.begin(), value.end());
@@ -157,6 +160,11 @@ Bytes Encode(const Message& message) {
   out.U8(kVersion);
   out.U8(static_cast<uint8_t>(message.body.index()));
   out.U64(message.id);
+  if (IsReply(message)) {
+    out.I64(message.clock.wall.nanoseconds());
+    out.Raw(message.clock.public_key);
+    out.U64(message.clock.boot);
+  }
   std::visit(BodyWriter{out}, message.body);
   return out.Take();
 }
@@ -171,6 +179,11 @@ std::optional<Message> Decode(ByteView bytes) {
   const uint8_t kind = in.U8();
   message.id = in.U64();
   if (!in.ok() || !SelectBody(kind, message.body)) return std::nullopt;
+  if (IsReply(message)) {
+    message.clock.wall = WallTime::FromNanoseconds(in.I64());
+    ReadArray(in, message.clock.public_key);
+    message.clock.boot = in.U64();
+  }
   std::visit(BodyReader{in}, message.body);
   if (!in.Done()) return std::nullopt;
   return message;

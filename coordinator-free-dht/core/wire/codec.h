@@ -1,6 +1,7 @@
 // Codec: Message <-> bytes.
 //
-// One version byte, one kind byte, the id, then the fields in order through the bounded ByteReader.
+// One version byte, one kind byte, the id, of a reply its sender's clock, then the fields in order
+// through the bounded ByteReader.
 // It rejects instead of repairing. A wrong version, kind, count or length gives no message. So does
 // a bool that is neither 0 nor 1, or a single byte too many. The caller counts and drops it. The
 // input's own length bounds the allocation. Pure. Any thread.

@@ -63,11 +63,26 @@ struct WatchPush {
   std::vector<RecordPtr> records;
 };
 
+// What the sender of a reply reads on its wall clock, uncorrected, and the key and boot counter
+// that its id is made of: it counts once, whatever id it takes.
+struct ClockReading {
+  WallTime wall;
+  PublicKey public_key{};
+  uint64_t boot = 0;
+};
+
 struct Message {
   uint64_t id = 0;  // of the request; 0 for a push
   std::variant<FindRequest, FindReply, StoreRequest, StoreReply, WatchRequest, WatchReply,
                WatchPush>
       body;
+  ClockReading clock = {};  // of a reply
 };
+
+inline bool IsReply(const Message& message) {
+  return std::holds_alternative<FindReply>(message.body) ||
+         std::holds_alternative<StoreReply>(message.body) ||
+         std::holds_alternative<WatchReply>(message.body);
+}
 
 }  // namespace crowdsurf::dht

@@ -18,13 +18,14 @@ void WriteHead(ByteWriter& out, const Record& record) {
   out.Raw(record.subkey.view());
   out.U64(record.boot);
   out.U64(record.sequence);
+  out.I64(record.written.nanoseconds());
   out.I64(record.expiry.nanoseconds());
 }
 
 Bytes SignedBytes(const Record& record) {
   ByteWriter writer;
   // The domain string keeps a signature from being valid for anything else that the key signs.
-  writer.String("crowdsurf dht record 1");
+  writer.String("crowdsurf dht record 2");
   WriteHead(writer, record);
   writer.Raw(record.public_key);
   // The value is last and carries its length: no two records give the same bytes.

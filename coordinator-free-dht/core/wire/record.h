@@ -1,9 +1,11 @@
-// Record: a signed value with an absolute expiry, one of possibly many subkeys of a key.
+// Record: a signed value with the time of its writing and its end, one of possibly many subkeys of
+// a key.
 //
 // A key holds one record for each subkey. The subkey is the PeerId of the owner, so nobody can
 // overwrite another's record. A key works as a small dictionary from owners to values. Of two
 // records of one subkey the newer is the one with the higher (sequence, expiry). The signature
-// fixes everything else. The expiry is wall time. The owner sets it, and no holder moves it.
+// fixes everything else. Both times are the job's (clock/peer_clocks.h), as the owner knows it. No
+// holder moves them.
 // Records are immutable and shared (RecordPtr): thousands of simulated nodes hold the same ones.
 //
 // Differences from hivemind: the subkey is bound to the key that signed. Sequence comes before
@@ -29,6 +31,7 @@ struct Record {
   PeerId subkey;          // of the owner: PeerIdOf(public_key, boot)
   uint64_t boot = 0;      // boot counter of the owner, so that subkey can be checked
   uint64_t sequence = 0;  // grows with every change by the owner
+  WallTime written;       // not before 1970, and not after `expiry`
   WallTime expiry;
   Bytes value;
   PublicKey public_key{};
@@ -46,6 +49,13 @@ PeerId PeerIdOf(const PublicKey& public_key, uint64_t boot);
 // Does `a` replace `b` as the record of one key and subkey?
 inline bool Newer(const Record& a, const Record& b) {
   return a.sequence != b.sequence ? a.sequence > b.sequence : a.expiry > b.expiry;
+}
+
+// What is left of its life at the job's time `wall`: never more than the owner gave it, also where
+// the owner's clock is ahead. Zero or less: it has ended.
+inline Duration LifeLeft(const Record& record, WallTime wall) {
+  const Duration whole = record.expiry - record.written;
+  return record.written > wall ? whole : record.expiry - wall;
 }
 
 // Writes the fields before the value, in the order of the wire and of the signature.

@@ -71,6 +71,7 @@ class LoneNode {
     record.subkey = owner.contact.id;
     record.boot = 1;
     record.sequence = sequence;
+    record.written = wall();
     record.expiry = wall() + life;
     record.value = {1, 2, 3};
     record.public_key = owner.public_key;
@@ -98,7 +99,7 @@ class LoneNode {
   PutResult Put(const Key& key, Duration life, size_t bytes = 3) {
     PutResult result{};
     Do([&](Node& node, Actions& out) {
-      result = node.Put(clocks(), key, Bytes(bytes), wall() + life, out);
+      result = node.Put(clocks(), key, Bytes(bytes), life, out);
     });
     return result;
   }

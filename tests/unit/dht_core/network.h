@@ -49,7 +49,8 @@ class Network {
     std::unique_ptr<CountingAuthority> authority;
     std::unique_ptr<Node> node;
     bool alive = true;
-    int side = 0;  // of a partition: messages between sides are lost
+    Duration skew = Duration();  // its wall clock is ahead by this
+    int side = 0;                // of a partition: messages between sides are lost
     uint64_t sent = 0;
     std::set<size_t> correspondents;
     std::vector<GetDone> gets;
@@ -63,10 +64,12 @@ class Network {
       : options_(options), rng_(options.seed), metrics_(registry_) {}
 
   // Starts a node that knows `seeds`; its id follows from the network's seed, or from `own_key`.
-  size_t AddPeer(const std::vector<std::string>& seeds, const PublicKey* own_key = nullptr) {
+  size_t AddPeer(const std::vector<std::string>& seeds, const PublicKey* own_key = nullptr,
+                 Duration skew = Duration()) {
     const size_t index = peers_.size();
     auto peer = std::make_unique<Peer>();
     peer->endpoint = EndpointOf(index);
+    peer->skew = skew;
     Rng key = rng_.Fork("key/" + std::to_string(index));
     for (uint8_t& byte : peer->public_key) byte = static_cast<uint8_t>(key.Next());
     if (own_key != nullptr) peer->public_key = *own_key;
@@ -77,7 +80,7 @@ class Network {
     by_endpoint_[peer->endpoint] = index;
     by_id_[self.contact.id] = index;
     peers_.push_back(std::move(peer));
-    Do(index, [&](Node& node, Actions& out) { node.AddSeeds(clocks(), seeds, out); });
+    Do(index, [&](Node& node, Actions& out) { node.AddSeeds(clocks(index), seeds, out); });
     return index;
   }
 
@@ -114,6 +117,7 @@ class Network {
   Time now() const { return now_; }
   WallTime wall() const { return kEpoch + (now_ - kStart); }
   Clocks clocks() const { return {now_, wall()}; }
+  Clocks clocks(size_t index) const { return {now_, wall() + peers_[index]->skew}; }
   uint64_t messages() const { return messages_; }
   MetricRegistry& registry() { return registry_; }
   Options& options() { return options_; }
@@ -169,7 +173,7 @@ class Network {
     At(now_ + Delay(), [this, who, dead] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(clocks(), peers_[dead]->node->self(), DownEvidence::kRefused,
+      peers_[who]->node->OnPeerDown(clocks(who), peers_[dead]->node->self(), DownEvidence::kRefused,
                                     out);
       Execute(who, std::move(out));
     });
@@ -178,7 +182,7 @@ class Network {
     At(now_ + Delay(), [this, who, to] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(clocks(), to, DownEvidence::kRefused, out);
+      peers_[who]->node->OnPeerDown(clocks(who), to, DownEvidence::kRefused, out);
       Execute(who, std::move(out));
     });
   }
@@ -227,7 +231,7 @@ class Network {
       const auto message = Decode(bytes);
       if (!message) return;
       Actions out;
-      peers_[to]->node->OnMessage(clocks(), peers_[from]->node->self(), *message, out);
+      peers_[to]->node->OnMessage(clocks(to), peers_[from]->node->self(), *message, out);
       Execute(to, std::move(out));
     });
   }
@@ -245,7 +249,7 @@ class Network {
       if (!peers_[index]->alive) return;
       if (peers_[index]->node->NextDeadline() > now_) return Arm(index);
       Actions out;
-      peers_[index]->node->OnTimer(clocks(), out);
+      peers_[index]->node->OnTimer(clocks(index), out);
       Execute(index, std::move(out));
     });
   }

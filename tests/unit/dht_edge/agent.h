@@ -51,6 +51,12 @@ class Agent {
     bool hard;
   };
 
+  struct Clock {  // as a hello told it
+    PublicKey key;
+    Duration ahead;  // of ours
+    Duration round_trip;
+  };
+
   Agent(const std::filesystem::path& directory, const TransportOptions& options, Waiter* waiter)
       : waiter_(waiter), host_(4096, metrics_, Logger()) {
     auto identity = Identity::Open(directory);
@@ -77,6 +83,11 @@ class Agent {
            const std::lock_guard lock(mutex_);
            down_.push_back({peer, IsDead(evidence)});
            waiter_->Notify();
+         },
+         [this](Time now, WallTime wall, const PublicKey& key, WallTime said, Duration round_trip) {
+           service_->OnClock(now, wall, key, said, round_trip);
+           const std::lock_guard lock(mutex_);
+           clocks_.push_back({key, said - wall, round_trip});
          }});
     start_status_ = transport_->Start();
     if (!start_status_.ok()) return;
@@ -138,6 +149,7 @@ class Agent {
   const Status& start_status() const { return start_status_; }
   std::vector<std::pair<Contact, std::string>> received() { return Copy(received_); }
   std::vector<Contact> up() { return Copy(up_); }
+  std::vector<Clock> clocks() { return Copy(clocks_); }
   std::vector<Down> down() { return Copy(down_); }
   std::map<PeerId, std::string> watched() { return Copy(watched_); }
   bool synced() { return Copy(synced_); }
@@ -161,6 +173,7 @@ class Agent {
   std::mutex mutex_;
   std::vector<std::pair<Contact, std::string>> received_;
   std::vector<Contact> up_;
+  std::vector<Clock> clocks_;
   std::vector<Down> down_;
   std::map<PeerId, std::string> watched_;
   bool synced_ = false;

@@ -55,6 +55,23 @@ TEST_F(TransportTest, TwoAgentsExchangeMessagesOverMutualTlsAndKnowEachOther) {
   EXPECT_EQ(Count(b, "crowdsurf_peer_dials_total"), 0);  // it answered on the stream it had
 }
 
+// Of one machine, so both clocks are the same: the reading is wrong by its round trip at most.
+TEST_F(TransportTest, WhoDialsHearsTheOthersClockBeforeItsFirstMessage) {
+  Agent& a = Add(authority_);
+  Agent& b = Add(authority_);
+  EXPECT_TRUE(SendText(a, b.contact(), "hello"));
+  ASSERT_TRUE(waiter_.Wait([&] { return b.received().size() == 1; }));
+  EXPECT_TRUE(SendText(b, a.contact(), "back"));
+  ASSERT_TRUE(waiter_.Wait([&] { return a.received().size() == 1; }));
+  ASSERT_EQ(a.clocks().size(), 1u);
+  const Agent::Clock heard = a.clocks().front();
+  EXPECT_EQ(heard.key, b.identity().public_key());
+  EXPECT_GT(heard.round_trip, Duration());
+  EXPECT_LE(heard.ahead, Milliseconds(1)) << "both clocks are read at other moments";
+  EXPECT_GE(heard.ahead, Duration() - heard.round_trip - Milliseconds(1));
+  EXPECT_TRUE(b.clocks().empty()) << "who accepts knows no round trip";
+}
+
 TEST_F(TransportTest, ACertificateOfAnotherJobIsRefusedAndCountedOnTheServer) {
   const TestAuthority other("another job");
   Agent& a = Add(authority_);

@@ -183,7 +183,9 @@ Status Agent::Impl::StartTransports() {
          if (!peer.id.none() && evidence == DownEvidence::kUnreachable)
            tensors_->LoseToken(peer.id);
          if (!peer.id.none()) OnDown(now, wall, peer.id, evidence);
-       }});
+       },
+       [this](Time now, WallTime wall, const dht::PublicKey& key, WallTime said,
+              Duration round_trip) { dht_->OnClock(now, wall, key, said, round_trip); }});
   RETURN_IF_ERROR(grpc_->Start());
   dht_ =
       std::make_unique<dht::DhtService>(dht::DhtHost{host_, *grpc_, *identity_}, dht::NodeConfig(),

@@ -152,7 +152,7 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
     // Our own lies here as soon as it is put, before any seed has answered: it is no answer, and
     // who took it for one would begin alone beside a job that it is about to find.
     if (record->subkey == id()) continue;
-    const Duration left = record->expiry - wall;
+    const Duration left = dht_->LifeLeft(now, wall, *record);
     if (left <= Duration()) continue;
     records.push_back({.key = key,
                        .owner = record->subkey,
@@ -203,20 +203,22 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
 // ---- the outside -------------------------------------------------------------------------------
 
 void Agent::Impl::OnExternalEvent(Time now, WallTime wall, const ExternalEvent& event) {
-  std::visit(Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
-                        [&](const NoticeChanged& e) {
-                          // Withdrawn is a deadline that never comes; unknown to a trainer is 0.
-                          const WallTime by = e.leaving ? e.deadline : WallTime::Infinite();
-                          link_->SetNotice(e.leaving, by.infinite() ? 0 : by.nanoseconds(),
-                                           e.reason);
-                          log_.Info("notice", {{"leaving", e.leaving}, {"reason", e.reason}});
-                          FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, by)});
-                        },
-                        [&](const ConfigFileChanged& e) { OnConfigText(now, wall, e.text); },
-                        [&](const TerminationAsked& e) {
-                          StartLeaving(now, wall, std::max(Duration(), e.deadline - wall));
-                        }},
-             event);
+  std::visit(
+      Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
+                 [&](const NoticeChanged& e) {
+                   // Withdrawn is a deadline that never comes; unknown to a trainer is 0.
+                   // The platform's clock is nearer to the peers' than to one that is off.
+                   const WallTime by =
+                       e.leaving ? dht_->ToLocal(now, wall, e.deadline) : WallTime::Infinite();
+                   link_->SetNotice(e.leaving, by.infinite() ? 0 : by.nanoseconds(), e.reason);
+                   log_.Info("notice", {{"leaving", e.leaving}, {"reason", e.reason}});
+                   FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, by)});
+                 },
+                 [&](const ConfigFileChanged& e) { OnConfigText(now, wall, e.text); },
+                 [&](const TerminationAsked& e) {
+                   StartLeaving(now, wall, std::max(Duration(), e.deadline - wall));
+                 }},
+      event);
 }
 
 void Agent::Impl::OnConfigText(Time now, WallTime wall, const std::string& text) {

@@ -78,8 +78,7 @@ class Crowd {
     const auto index = static_cast<size_t>(next - beats_.begin());
     *next = until + heartbeat_;
     network_.Do(index, [&](Node& node, Actions& out) {
-      node.Put(network_.clocks(), kRoster, BytesOf("here"), network_.wall() + heartbeat_ * 3.0,
-               out);
+      node.Put(network_.clocks(), kRoster, BytesOf("here"), heartbeat_ * 3.0, out);
     });
   }
   bool AllKnowAll() {

@@ -22,6 +22,7 @@ class HostileTest : public testing::Test {
     record.subkey = network_.id(1);
     record.boot = 1;
     record.sequence = sequence;
+    record.written = network_.wall();
     record.expiry = network_.wall() + life;
     record.value = BytesOf("value");
     record.public_key = network_.peer(1).public_key;
@@ -66,11 +67,12 @@ TEST_F(HostileTest, ARecordChangedInAnyFieldIsForged) {
   EXPECT_EQ(change([](Record& r) { r.value.push_back('!'); }), 1);
   EXPECT_EQ(change([](Record& r) { r.sequence = 99; }), 1);
   EXPECT_EQ(change([](Record& r) { r.expiry = r.expiry + Seconds(1); }), 1);
+  EXPECT_EQ(change([](Record& r) { r.written = r.written - Seconds(1); }), 1);
   EXPECT_EQ(change([](Record& r) { r.key = KeyOf("another"); }), 1);
   EXPECT_EQ(change([](Record& r) { r.boot = 2; }), 1);
   EXPECT_EQ(change([](Record& r) { r.signature[3] ^= 1; }), 1);
   EXPECT_EQ(change([&](Record& r) { r.subkey = network_.id(0); }), 1);  // somebody else's name
-  EXPECT_EQ(Count("crowdsurf_dht_records_forged_total"), 7);
+  EXPECT_EQ(Count("crowdsurf_dht_records_forged_total"), 8);
   EXPECT_TRUE(network_.node(0).store().empty());
 }
 

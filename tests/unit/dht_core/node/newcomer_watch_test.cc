@@ -13,8 +13,7 @@ class NewcomerWatchTest : public ::testing::TestWithParam<size_t> {
  protected:
   void Put(Network& network, size_t index, const Key& key, int beat) {
     network.Do(index, [&](Node& node, Actions& out) {
-      ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(std::to_string(beat)),
-                         network.wall() + kBeat * 3, out),
+      ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(std::to_string(beat)), kBeat * 3, out),
                 PutResult::kPublished);
     });
   }

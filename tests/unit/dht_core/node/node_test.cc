@@ -22,9 +22,8 @@ TEST(NodeTest, AFreshNodeHasItsFirstWatchAnsweredInAFewRoundTrips) {
   network.Run(Seconds(2));
   for (size_t i = 0; i < 8; ++i) {
     network.Do(i, [&](Node& node, Actions& out) {
-      ASSERT_EQ(
-          node.Put(network.clocks(), kRoster, BytesOf("here"), network.wall() + Seconds(30), out),
-          PutResult::kPublished);
+      ASSERT_EQ(node.Put(network.clocks(), kRoster, BytesOf("here"), Seconds(30), out),
+                PutResult::kPublished);
     });
   }
   network.Run(Seconds(1));
@@ -50,7 +49,7 @@ TEST(NodeTest, APutReachesAllWatchersWithinTwoMessageDelays) {
   network.Run(Seconds(5));
   const Time start = network.now();
   network.Do(5, [&](Node& node, Actions& out) {
-    node.Put(network.clocks(), kRoster, BytesOf("news"), network.wall() + Seconds(3), out);
+    node.Put(network.clocks(), kRoster, BytesOf("news"), Seconds(3), out);
   });
   ASSERT_TRUE(network.RunUntilDone(Seconds(1), [&] {
     for (size_t i = 0; i < 8; ++i) {
@@ -69,7 +68,7 @@ TEST(NodeTest, ALonelyNodeIsSyncedAtOnceAndAnswersItself) {
   network.AddPeer({});
   network.Do(0, [&](Node& node, Actions& out) {
     node.Watch(network.clocks(), kRoster, out);
-    node.Put(network.clocks(), kRoster, BytesOf("alone"), network.wall() + Seconds(3), out);
+    node.Put(network.clocks(), kRoster, BytesOf("alone"), Seconds(3), out);
   });
   EXPECT_TRUE(network.peer(0).synced.contains(kRoster));
   EXPECT_EQ(network.peer(0).watched[kRoster].size(), 1u);

@@ -20,8 +20,7 @@ void Start(Network& network, size_t n) {
 }
 void Put(Network& network, size_t index, const Key& key, const std::string& text, Duration life) {
   network.Do(index, [&](Node& node, Actions& out) {
-    ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(text), network.wall() + life, out),
-              PutResult::kPublished);
+    ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(text), life, out), PutResult::kPublished);
   });
 }
 void Watch(Network& network, size_t index, const Key& key) {

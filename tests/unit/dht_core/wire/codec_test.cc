@@ -1,4 +1,4 @@
-// Messages there and back, and bytes that are none. The first version's bytes are written out here.
+// Messages there and back, and bytes that are none. The version's bytes are written out here.
 #include "coordinator-free-dht/core/wire/codec.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,8 @@ RecordPtr RandomRecord(Rng& rng) {
   record.subkey = RandomId<PeerId>(rng);
   record.boot = rng.Next();
   record.sequence = rng.Next();
-  record.expiry = WallTime::FromNanoseconds(static_cast<int64_t>(rng.Next()));
+  record.written = WallTime::FromNanoseconds(static_cast<int64_t>(rng.Next() >> 2));
+  record.expiry = record.written + Nanoseconds(static_cast<int64_t>(rng.Next() >> 2));
   record.value.resize(rng.Uniform(50));
   for (uint8_t& byte : record.value) byte = static_cast<uint8_t>(rng.Next());
   for (uint8_t& byte : record.public_key) byte = static_cast<uint8_t>(rng.Next());
@@ -74,6 +75,10 @@ Message RandomMessage(size_t kind, Rng& rng) {
     default:
       break;
   }
+  if (IsReply(message)) {
+    message.clock = {WallTime::FromNanoseconds(static_cast<int64_t>(rng.Next())), {}, rng.Next()};
+    for (uint8_t& byte : message.clock.public_key) byte = static_cast<uint8_t>(rng.Next());
+  }
   return message;
 }
 
@@ -99,6 +104,26 @@ TEST(CodecTest, FieldsSurviveNotOnlyBytes) {
   EXPECT_EQ(find->id, 42u);
   EXPECT_EQ(std::get<FindRequest>(find->body).target, record->key);
   EXPECT_TRUE(std::get<FindRequest>(find->body).values);
+  const ClockReading clock{record->written, record->public_key, 5};
+  const auto reply = Decode(Encode({42, StoreReply{1, 0}, clock}));
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->clock.wall, clock.wall);
+  EXPECT_EQ(reply->clock.public_key, clock.public_key);
+  EXPECT_EQ(reply->clock.boot, 5u);
+}
+
+TEST(CodecTest, ALifeThatIsNegativeOrDoesNotFitIsRefused) {
+  const auto taken = [](int64_t written, int64_t expiry) {
+    Record record;
+    record.written = WallTime::FromNanoseconds(written);
+    record.expiry = WallTime::FromNanoseconds(expiry);
+    return DecodeRecord(EncodeRecord(record)).has_value();
+  };
+  EXPECT_TRUE(taken(5, 5));
+  EXPECT_TRUE(taken(0, INT64_MAX));
+  EXPECT_FALSE(taken(5, 4));
+  EXPECT_FALSE(taken(-1, 4));
+  EXPECT_FALSE(taken(INT64_MIN, INT64_MAX));
 }
 
 TEST(CodecTest, ATruncatedOrLengthenedMessageIsRefused) {
@@ -117,7 +142,7 @@ TEST(CodecTest, WrongVersionKindBoolOrCountIsRefused) {
   const Message good{1, FindRequest{KeyOf("x"), true}};
   Bytes bytes = Encode(good);
   ASSERT_TRUE(Decode(bytes).has_value());
-  bytes[0] = 2;
+  bytes[0] = 1;
   EXPECT_FALSE(Decode(bytes).has_value());
   bytes = Encode(good);
   bytes[1] = kKinds;
@@ -211,14 +236,18 @@ TEST(CodecTest, AMessageOfTwoMebibytesIsTakenAndNoLongerOne) {
   EXPECT_FALSE(Decode(message(last + 1)).has_value());
 }
 
-TEST(CodecTest, TheFirstVersionOnTheWireStaysAsItIs) {
+TEST(CodecTest, TheSecondVersionOnTheWireStaysAsItIs) {
   const Key target = KeyOf("x");
-  Bytes wanted = {1, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};  // version, kind, id
+  Bytes wanted = {2, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};  // version, kind, id
   wanted.insert(wanted.end(), target.bytes().begin(), target.bytes().end());
   wanted.push_back(1);
   EXPECT_EQ(Encode({0x1122334455667788, FindRequest{target, true}}), wanted);
-  EXPECT_EQ(Encode({0, StoreReply{0x0102, 0x0304}}),
-            (Bytes{1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x01, 0x04, 0x03}));
+  Bytes reply = {2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0x07, 0, 0, 0, 0, 0, 0, 0};  // ..., wall time
+  reply.insert(reply.end(), 32, 0xab);                                      // key
+  reply.insert(reply.end(), {9, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x01, 0x04, 0x03});
+  ClockReading clock{WallTime::FromNanoseconds(7), {}, 9};
+  clock.public_key.fill(0xab);
+  EXPECT_EQ(Encode({0, StoreReply{0x0102, 0x0304}, clock}), reply);
 }
 
 TEST(CodecTest, PureNoiseIsRefused) {
@@ -227,7 +256,7 @@ TEST(CodecTest, PureNoiseIsRefused) {
     Bytes bytes(rng.Uniform(300));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.Next());
     if (bytes.size() > 2) {
-      bytes[0] = 1;  // a good version and kind, so that noise gets past the door
+      bytes[0] = 2;  // a good version and kind, so that noise gets past the door
       bytes[1] = static_cast<uint8_t>(rng.Uniform(kKinds));
     }
     const auto decoded = Decode(bytes);
