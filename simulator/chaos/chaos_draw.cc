@@ -1,5 +1,6 @@
 // DrawChaos: sizes, speeds, links and faults of a job, all from one seed.
 #include <algorithm>
+#include <cmath>
 
 #include "base/rng.h"
 #include "simulator/chaos/chaos_scenario.h"
@@ -25,6 +26,7 @@ class Draw {
     DrawJoinsAndLeaves();
     Rng fills = Rng(s_.seed).Fork("fills");
     s_.fills = fills.Bernoulli(0.5) ? fills.UniformDouble() : 0;
+    DrawClocks();
     if (!s_.mild) {
       DrawLongSteps();
       DrawLinks();
@@ -100,6 +102,18 @@ class Draw {
     if (rng_.Bernoulli(0.5))
       for (int i = OneOf(3); i >= 0; --i) s_.joins.push_back(During());
     if (rng_.Bernoulli(0.2)) s_.leaves.push_back({During(), Duration(), OneOf(s_.members)});
+  }
+
+  // One clock in a quarter of the jobs, by up to five seconds: five lives of a record.
+  void DrawClocks() {
+    Rng clocks = Rng(s_.seed).Fork("clocks");
+    if (!clocks.Bernoulli(0.25)) return;
+    const int node = static_cast<int>(clocks.Uniform(static_cast<uint64_t>(Nodes())));
+    s_.skews.push_back({node, Seconds(10 * clocks.UniformDouble() - 5)});
+    // In half of them rounds are further apart than a record lives, and nobody speaks in between.
+    if (clocks.Bernoulli(0.5))
+      s_.interval_steps =
+          std::ceil(3 * s_.heartbeat.seconds() / s_.trainer.step_time.seconds()) * 2;
   }
 
   void DrawLinks() {

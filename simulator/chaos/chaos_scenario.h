@@ -55,6 +55,7 @@ enum class ChaosPlant : uint8_t {
   kBeyondAll,       // one node's results are beyond all models
   kMakesNaN,        // one node's trainer is given a NaN
   kSaysMore,        // one node says that its whole snapshot is there while the trainer copies it
+  kOwnClock,        // no node minds the others' wall clocks
   kKeepsResults,    // one node's trainer is never given what neighbours' mixing made
 };
 
@@ -101,6 +102,10 @@ struct ChaosScenario {
     Duration length;
     std::set<int> side;  // these nodes on one side, all others on the other
   };
+  struct Skew {
+    int node = 0;
+    Duration ahead;  // of true time; negative: behind
+  };
   std::vector<Death> deaths;
   Duration detection = Milliseconds(5);
   std::vector<Spell> freezes;
@@ -108,6 +113,7 @@ struct ChaosScenario {
   std::vector<Partition> partitions;
   std::vector<Spell> suspicions;  // node hears that `of` is down; length > 0: a hard reset
   std::vector<Spell> hidden;      // node does not see the records of `of` (double steward)
+  std::vector<Skew> skews;        // wall clocks that are off
   std::vector<Duration> joins;    // a new node each
   std::vector<Spell> leaves;      // node is asked to leave
   bool mild = false;  // only deaths that leave a quorum, joins, leaves: nobody may fail a round

@@ -93,6 +93,9 @@ void ChaosWorld::Schedule() {
   if (scenario_.plant == ChaosPlant::kNewTrainer)
     for (Duration at = Seconds(1); at < scenario_.heal; at = at + Seconds(0.7))
       queue_.After(at, [this] { At(scenario_.planted).ReplaceTrainer(); });
+  for (const ChaosScenario::Skew& skew : scenario_.skews)
+    board_.clocks().Set(skew.node, skew.ahead);
+  if (scenario_.plant == ChaosPlant::kOwnClock) board_.clocks().KeepOwn();
   ScheduleSpells();
   ScheduleSwitches();
   queue_.After(scenario_.heal, [this] { Heal(); });

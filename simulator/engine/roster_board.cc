@@ -5,12 +5,17 @@ namespace {
 
 // A watch is renewed, and what was missed comes with it.
 constexpr Duration kRefresh = Seconds(2);
+// Until a peer has answered, when its record is read from holders: it is asked as well.
+constexpr Duration kAnswer = Milliseconds(2);
 
 }  // namespace
 
 void RosterBoard::Put(int node, const PeerId& owner, const worker::PutRecord& record) {
   const RecordKey key{record.key, owner};
-  records_[key] = {node, record.value, queue_.now() + record.ttl};
+  dht::Record& held = (records_[key] = {node, {}}).record;
+  held.value = record.value;
+  held.written = clocks_.JobTime(node);
+  held.expiry = held.written + record.ttl;
   for (const int watcher : watchers_[record.key])
     if (watcher != node && !rng_.Bernoulli(loss_)) Push(watcher, key);
 }
@@ -18,12 +23,22 @@ void RosterBoard::Put(int node, const PeerId& owner, const worker::PutRecord& re
 void RosterBoard::Push(int node, const RecordKey& key) {
   const auto& record = records_.at(key);
   if (!Sees(node, record.from)) return;
-  network_.Send(record.from, node, Plane::kRecords, [this, node, key] {
+  network_.Send(record.from, node, Plane::kRecords, [this, node, key, sent = queue_.now()] {
     const auto at = records_.find(key);
-    if (at == records_.end() || at->second.expires <= queue_.now()) return;
+    if (at == records_.end() || at->second.Ended(clocks_.TrueTime())) return;
     if (!Sees(node, at->second.from)) return;
-    deliver_(node, {{key.first, key.second, at->second.value, at->second.expires - queue_.now()}});
+    clocks_.Hear(node, at->second.from, (queue_.now() - sent) * 2.0);
+    std::vector<worker::PeerRecord> records;
+    Read(node, key, at->second, records);
+    if (!records.empty()) deliver_(node, records);
   });
+}
+
+void RosterBoard::Read(int node, const RecordKey& key, const Record& record,
+                       std::vector<worker::PeerRecord>& out) const {
+  const Duration left = dht::LifeLeft(record.record, clocks_.JobTime(node));
+  if (left <= Duration()) return;
+  out.push_back({key.first, key.second, record.record.value, left});
 }
 
 void RosterBoard::Watch(int node, const std::string& key) {
@@ -55,19 +70,22 @@ void RosterBoard::Refresh(int node, const std::string& key) {
 }
 
 std::vector<worker::PeerRecord> RosterBoard::Collect(int node, const std::string& key) {
-  std::vector<worker::PeerRecord> records;
+  std::vector<const std::pair<const RecordKey, Record>*> seen;
   for (auto at = records_.lower_bound({key, PeerId()});
        at != records_.end() && at->first.first == key;) {
     // Expired records go when somebody looks.
-    if (at->second.expires <= queue_.now()) {
+    if (at->second.Ended(clocks_.TrueTime())) {
       at = records_.erase(at);
       continue;
     }
     if (at->second.from != node && Sees(node, at->second.from) && !rng_.Bernoulli(loss_))
-      records.push_back(
-          {key, at->first.second, at->second.value, at->second.expires - queue_.now()});
+      seen.push_back(&*at);
     ++at;
   }
+  // Clocks first: the records are read by them.
+  for (const auto* each : seen) clocks_.Hear(node, each->second.from, kAnswer);
+  std::vector<worker::PeerRecord> records;
+  for (const auto* each : seen) Read(node, each->first, each->second, records);
   return records;
 }
 

@@ -4,7 +4,8 @@
 // Stands for the real DHT where hundreds of thousands of runs are wanted. A record put by one node
 // reaches each watcher on its own, through the links (cuts and partitions hold for it too), with a
 // loss of its own; what was missed comes with the owner's next heartbeat or the watcher's refresh,
-// as holders do it. Owner: one world; single sequence. Bound: one record a (key, owner).
+// as holders do it. Owners and readers count a record's life by their own clocks; the board counts
+// by the true time. Owner: one world; single sequence. Bound: one record a (key, owner).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,10 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "coordinator-free-dht/core/wire/record.h"
 #include "simulator/engine/event_queue.h"
 #include "simulator/engine/network.h"
+#include "simulator/engine/node_clocks.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
 
@@ -28,7 +31,12 @@ class RosterBoard {
   using Deliver = std::function<void(int node, const std::vector<worker::PeerRecord>& records)>;
 
   RosterBoard(EventQueue& queue, Network& network, Rng rng, double loss, Deliver deliver)
-      : queue_(queue), network_(network), rng_(rng), loss_(loss), deliver_(std::move(deliver)) {}
+      : queue_(queue),
+        network_(network),
+        rng_(rng),
+        loss_(loss),
+        deliver_(std::move(deliver)),
+        clocks_(queue) {}
 
   void Put(int node, const PeerId& owner, const worker::PutRecord& record);
   // The watcher gets what is there (an empty list when there is nothing), then every change.
@@ -39,12 +47,13 @@ class RosterBoard {
   // `node` does not see records of `owner` (a double steward in the making).
   void Hide(int node, int owner);
   void Show(int node, int owner);  // sees them again
+  NodeClocks& clocks() { return clocks_; }
 
  private:
   struct Record {
     int from = 0;
-    Bytes value;
-    Time expires;
+    dht::Record record;  // its value and times
+    bool Ended(WallTime wall) const { return record.expiry <= wall; }
   };
   using RecordKey = std::pair<std::string, PeerId>;
   bool Sees(int node, int owner) const {
@@ -54,6 +63,9 @@ class RosterBoard {
   void Ask(int node, const std::string& key);
   void Refresh(int node, const std::string& key);
   void RefreshLater(int node, const std::string& key);
+  // As the watcher takes it: with what is left of its life by its own clock, if anything is.
+  void Read(int node, const RecordKey& key, const Record& record,
+            std::vector<worker::PeerRecord>& out) const;
   // The records of `key` that reach the watcher now; expired ones are erased.
   std::vector<worker::PeerRecord> Collect(int node, const std::string& key);
 
@@ -62,6 +74,7 @@ class RosterBoard {
   Rng rng_;
   double loss_;
   Deliver deliver_;
+  NodeClocks clocks_;
   std::map<RecordKey, Record> records_;
   std::map<std::string, std::set<int>> watchers_;
   std::set<std::pair<int, std::string>> answered_;  // watches that had their first answer

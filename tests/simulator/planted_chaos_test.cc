@@ -38,6 +38,35 @@ TEST(PlantedChaosFaults, AJobWithoutOneIsGreen) {
   EXPECT_TRUE(report.violations.none()) << Broken(report.violations);
 }
 
+ChaosReport JobWithAClockThatIsOff(Duration ahead, ChaosPlant plant) {
+  ChaosScenario scenario = OfFour(plant);
+  scenario.skews = {{1, ahead}};
+  // Rounds are further apart than a record lives: in between nobody speaks to all.
+  scenario.interval_steps = 60;
+  scenario.trainer.step_time = Milliseconds(50);
+  scenario.heal = Seconds(10);
+  scenario.deadline = Seconds(15);
+  scenario.joins = {Seconds(1), Seconds(1.5), Seconds(2)};
+  scenario.mild = true;
+  return RunChaos(scenario);
+}
+
+// A clock is off by more than a record lives. Corrected by the median of the others it costs
+// nothing: no round, and no branch.
+TEST(PlantedChaosFaults, AClockThatIsOffCostsNothingUnlessNobodyMindsTheOthers) {
+  for (const double ahead : {3.5, 2.2, 1.0, -1.0, -3.5}) {
+    const ChaosReport sound = JobWithAClockThatIsOff(Seconds(ahead), ChaosPlant::kNone);
+    EXPECT_TRUE(sound.violations.none()) << ahead << ": " << Broken(sound.violations);
+    EXPECT_EQ(sound.branches, 0U) << ahead;
+    const ChaosReport own = JobWithAClockThatIsOff(Seconds(ahead), ChaosPlant::kOwnClock);
+    if (ahead > 0) {  // it sees nobody, and stays alone
+      EXPECT_GT(own.violations.Count("healed"), 0U) << ahead;
+    } else {  // the others do not see it, and take its seat
+      EXPECT_LT(own.delivered, sound.delivered) << ahead;
+    }
+  }
+}
+
 TEST(PlantedChaosFaults, AResultDeliveredTwiceIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kDeliverTwice).violations.Count("flip"), 0U);
 }
