@@ -56,7 +56,7 @@ class DhtService : public TimerSource {
   // Called for every PutDone; optional.
   void SetPutCallback(PutCallback callback) { on_put_ = std::move(callback); }
 
-  // What is left of the life of a record that a callback was given.
+  // The rest of the life of a record that a callback was given.
   Duration LifeLeft(Time now, WallTime wall, const Record& record) const {
     return node_.LifeLeft({now, wall}, record);
   }

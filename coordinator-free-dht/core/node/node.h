@@ -92,7 +92,7 @@ class Node {
 
   // How long a record that was reported here lives on; by it and not by its expiry a reader counts.
   Duration LifeLeft(const Clocks& at, const Record& record) const {
-    // Of a push nobody has looked at the end yet.
+    // Nobody has looked at the end of a pushed record yet.
     return std::min(dht::LifeLeft(record, JobTime(at)), config_.longest_life);
   }
   WallTime JobTime(const Clocks& at) const { return clocks_.JobTime(at).wall; }

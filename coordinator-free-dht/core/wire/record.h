@@ -51,8 +51,8 @@ inline bool Newer(const Record& a, const Record& b) {
   return a.sequence != b.sequence ? a.sequence > b.sequence : a.expiry > b.expiry;
 }
 
-// What is left of its life at the job's time `wall`: never more than the owner gave it, also where
-// the owner's clock is ahead. Zero or less: it has ended.
+// The rest of its life at the job's time `wall`: never more than the owner gave it, also where the
+// owner's clock is ahead. Zero or less: it has ended.
 inline Duration LifeLeft(const Record& record, WallTime wall) {
   const Duration whole = record.expiry - record.written;
   return record.written > wall ? whole : record.expiry - wall;

@@ -55,8 +55,9 @@ TEST_F(TransportTest, TwoAgentsExchangeMessagesOverMutualTlsAndKnowEachOther) {
   EXPECT_EQ(Count(b, "crowdsurf_peer_dials_total"), 0);  // it answered on the stream it had
 }
 
-// Of one machine, so both clocks are the same: the reading is wrong by its round trip at most.
-TEST_F(TransportTest, WhoDialsHearsTheOthersClockBeforeItsFirstMessage) {
+// Both clocks are of one machine, so they are the same: the reading is wrong by its round trip at
+// most.
+TEST_F(TransportTest, TheOneThatDialsHearsTheOthersClockBeforeItsFirstMessage) {
   Agent& a = Add(authority_);
   Agent& b = Add(authority_);
   EXPECT_TRUE(SendText(a, b.contact(), "hello"));
