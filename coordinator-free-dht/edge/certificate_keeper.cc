@@ -1,6 +1,6 @@
 #include "coordinator-free-dht/edge/certificate_keeper.h"
 
-#include <httplib.h>
+#include <absl/strings/strip.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -9,12 +9,14 @@
 #include "base/backoff.h"
 #include "base/edge/files.h"
 #include "base/edge/host_loop.h"
+#include "base/endpoint.h"
 
 namespace crowdsurf::dht {
 namespace {
 
 // A signer that restarts is back in seconds; thousands of agents must not all ask in one of them.
 constexpr Backoff kRetry{Milliseconds(100), Seconds(30), 2.0, 0.5};
+constexpr size_t kMaxCa = 1 << 20;  // two CAs are 1.3 KiB
 
 std::string Trimmed(std::string text) {
   // Token files written by hand end in a line end, which no HTTP header may hold.
@@ -41,26 +43,29 @@ bool Refused(const Status& status) {
 
 }  // namespace
 
-Status RequestCertificate(const Identity& identity, const SignerOptions& options) {
+Status RequestCertificate(HttpClient& client, const Identity& identity,
+                          const SignerOptions& options) {
   ASSIGN_OR_RETURN(const std::string token, ReadFile(identity.directory() / "token", 64 << 10));
   ASSIGN_OR_RETURN(const std::string csr, identity.CertificateRequest(options.job, options.worker));
-  httplib::Client client(options.url);
-  if (!client.is_valid()) {
-    return absl::InvalidArgumentError(absl::StrCat("signer: not a URL: ", options.url));
+  const std::string address(absl::StripPrefix(options.url, "https://"));
+  if (address == options.url || !ParseEndpoint(address)) {
+    return absl::InvalidArgumentError(absl::StrCat("signer: not https://host:port: ", options.url));
   }
+  ASSIGN_OR_RETURN(const std::string ca, ReadFile(identity.directory() / "ca.pem", kMaxCa));
   // A token is a secret: it goes to a server of the job's own CA only.
-  client.set_ca_cert_path((identity.directory() / "ca.pem").c_str());
-  client.enable_server_certificate_verification(true);
-  const auto timeout = std::chrono::nanoseconds(options.timeout.nanoseconds());
-  client.set_connection_timeout(timeout);
-  client.set_read_timeout(timeout);
-  client.set_write_timeout(timeout);
+  const auto trust = HttpTrust::FromPem(ca);
+  if (!trust.ok())
+    return absl::UnavailableError("ca.pem: " + std::string(trust.status().message()));
   const nlohmann::json body = {{"csr", csr}, {"boot", identity.boot()}};
-  const httplib::Headers headers = {{"Authorization", "Bearer " + Trimmed(token)}};
-  const auto answer = client.Post("/v1/sign", headers, body.dump(), "application/json");
-  if (!answer) {
-    return absl::UnavailableError(
-        absl::StrCat("signer ", options.url, ": ", httplib::to_string(answer.error())));
+  HttpClient::Request request{.address = address, .method = "POST", .target = "/v1/sign"};
+  request.headers = {{"Authorization", "Bearer " + Trimmed(token)},
+                     {"Content-Type", "application/json"}};
+  request.body = body.dump();
+  request.deadline = options.timeout;
+  request.trust = *trust;
+  const auto answer = client.Fetch(std::move(request));
+  if (!answer.ok()) {
+    return absl::UnavailableError(absl::StrCat("signer ", answer.status().message()));
   }
   if (answer->status != 200) return FromHttp(answer->status, answer->body);
   const auto json = nlohmann::json::parse(answer->body, nullptr, false);
@@ -90,7 +95,7 @@ Status CertificateKeeper::WaitForFirst(Duration patience) {
     const auto renew_at = identity_.RenewAt();
     // The old certificate is still good: an agent restarts while the signer is away.
     if (renew_at.ok() && *renew_at > HostLoop::Wall()) return absl::OkStatus();
-    Status status = RequestCertificate(identity_, options_);
+    Status status = RequestCertificate(client_, identity_, options_);
     if (status.ok()) {
       renewed_.Add();
       return status;
@@ -113,6 +118,7 @@ void CertificateKeeper::Stop() {
     stopping_ = true;
   }
   wake_.notify_all();
+  client_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -133,7 +139,7 @@ void CertificateKeeper::Run() {
     const WallTime soonest = HostLoop::Wall() + kRetry.Delay(failures, rng_);
     if (next < soonest) next = soonest;
     if (!SleepUntil(next)) return;
-    const Status status = RequestCertificate(identity_, options_);
+    const Status status = RequestCertificate(client_, identity_, options_);
     if (status.ok()) {
       failures = 0;
       renewed_.Add();

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "base/edge/http_client.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
@@ -25,12 +26,13 @@ struct SignerOptions {
   std::string url;  // https://host:port
   std::string job;
   std::string worker;
-  Duration timeout = Seconds(5);  // of one request: connect, write and read each
+  Duration timeout = Seconds(5);  // of one request
 };
 
 // One request; blocks. On success cert.pem is in place. Unauthenticated and PermissionDenied are
 // the signer's 401 and 403, InvalidArgument its 400; Unavailable: try again.
-Status RequestCertificate(const Identity& identity, const SignerOptions& options);
+Status RequestCertificate(HttpClient& client, const Identity& identity,
+                          const SignerOptions& options);
 
 class CertificateKeeper {
  public:
@@ -44,7 +46,7 @@ class CertificateKeeper {
   Status WaitForFirst(Duration patience);
   // Starts the renewing thread. After WaitForFirst.
   void Start();
-  void Stop();
+  void Stop();  // cuts a request that is under way
 
  private:
   void Run();
@@ -59,6 +61,7 @@ class CertificateKeeper {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  HttpClient client_;
   std::thread thread_;
 };
 

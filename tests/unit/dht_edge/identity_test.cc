@@ -6,11 +6,14 @@
 #include <httplib.h>
 #include <sys/stat.h>
 
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "coordinator-free-dht/edge/certificate.h"
 #include "coordinator-free-dht/edge/certificate_keeper.h"
+#include "tests/support/eventually.h"
+#include "tests/support/hostile_server.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/dht_edge/agent.h"
 
@@ -107,10 +110,10 @@ TEST_F(CertificateTest, EveryOtherKindIsRefusedWithItsReason) {
 // A signer as the contract describes it, over HTTPS with a certificate of the job's CA.
 class SignerTest : public testing::Test {
  protected:
-  void Serve(std::function<void(const httplib::Request&, httplib::Response&)> handler) {
+  void Serve(std::function<void(const httplib::Request&, httplib::Response&)> handler,
+             const TestAuthority::Leaf& leaf = {.names = "IP:127.0.0.1", .usage = "serverAuth"}) {
     const openssl::KeyHandle key(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"));
-    const std::string certificate =
-        authority_.Sign(key.get(), {.names = "IP:127.0.0.1", .usage = "serverAuth"});
+    const std::string certificate = authority_.Sign(key.get(), leaf);
     const openssl::BioHandle bio = openssl::WriteBio();
     PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
     TestAuthority::Write(directory_.path() / "signer.pem", certificate);
@@ -151,6 +154,7 @@ class SignerTest : public testing::Test {
   std::unique_ptr<httplib::SSLServer> server_;
   std::atomic<int> requests_{0};
   MetricRegistry metrics_;
+  HttpClient client_;
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
@@ -189,8 +193,30 @@ TEST_F(SignerTest, AWrongTokenIsAnErrorAtOnce) {
 TEST_F(SignerTest, ASignerWithAnotherCasCertificateIsNotBelieved) {
   Serve(Signing(600));
   TestAuthority::Write(directory_.path() / "ca.pem", TestAuthority("other").ca_pem());
-  EXPECT_TRUE(absl::IsUnavailable(RequestCertificate(*identity_, options_)));
+  EXPECT_TRUE(absl::IsUnavailable(RequestCertificate(client_, *identity_, options_)));
   EXPECT_EQ(requests_, 0);
+}
+
+// An agent's common name is its pod's, and who makes the pod may choose that of the signer.
+TEST_F(SignerTest, ACommonNameMakesNobodyTheSigner) {
+  Serve(Signing(600), {.common_name = "127.0.0.1"});
+  const Status status = RequestCertificate(client_, *identity_, options_);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(requests_, 0) << "and the token is not shown to it";
+}
+
+TEST_F(SignerTest, ASignerThatSaysNothingIsLeftWithTheDeadlineAndAtOnceWhereTheAgentEnds) {
+  const HostileServer silent(Hostile::kSilent);
+  options_.url = "https://" + silent.address();
+  options_.timeout = Milliseconds(200);
+  const Status status = RequestCertificate(client_, *identity_, options_);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  options_.timeout = Seconds(3600);
+  auto ended = std::async(std::launch::async,
+                          [&] { return RequestCertificate(client_, *identity_, options_); });
+  ASSERT_TRUE(EventuallyHolds([&] { return silent.open() == 1 && silent.taken() == 2; }));
+  client_.Stop();
+  EXPECT_TRUE(absl::IsUnavailable(ended.get()));
 }
 
 TEST_F(SignerTest, AnAnswerThatIsNoCertificateOfOursIsNotInstalled) {
@@ -210,7 +236,7 @@ TEST_F(SignerTest, AnAnswerThatIsNoCertificateOfOursIsNotInstalled) {
       const std::lock_guard lock(mutex);
       answer = body;
     }
-    EXPECT_FALSE(RequestCertificate(*identity_, options_).ok()) << body;
+    EXPECT_FALSE(RequestCertificate(client_, *identity_, options_).ok()) << body;
     EXPECT_FALSE(std::filesystem::exists(directory_.path() / "cert.pem"));
   }
   loopback_.reset();  // before what its answers use

@@ -35,12 +35,13 @@ class TestAuthority {
     long seconds = 600;  // validity from a minute ago; negative: expired
     std::string names = "DNS:peer.crowdsurf,URI:crowdsurf://job/worker-0";
     std::string usage = "clientAuth,serverAuth";
+    std::string common_name = "peer";
   };
   // Signs `public_key_owner`'s key.
   std::string Sign(EVP_PKEY* public_key_owner, const Leaf& leaf) const {
     const openssl::CertificateHandle certificate(X509_new());
     X509* const x = certificate.get();
-    Prepare(x, "peer", leaf.seconds);
+    Prepare(x, leaf.common_name, leaf.seconds);
     X509_set_issuer_name(x, X509_get_subject_name(certificate_.get()));
     X509_set_pubkey(x, public_key_owner);
     AddExtension(x, NID_basic_constraints, "critical,CA:FALSE");

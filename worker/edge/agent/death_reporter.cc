@@ -1,7 +1,7 @@
 #include "worker/edge/agent/death_reporter.h"
 
 #include <absl/strings/str_cat.h>
-#include <httplib.h>
+#include <absl/strings/strip.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxToken = 64 << 10;
+constexpr size_t kMaxToken = 64 << 10, kMaxCa = 1 << 20;
 // Of two replicas one leads: the Service misses it six times in a row once in 64.
 constexpr int kMaxTries = 6;
 constexpr int kMaxUnanswered = 3;  // a replica that died a moment ago is still among them
@@ -35,6 +35,7 @@ DeathReporter::~DeathReporter() {
     stopping_ = true;
   }
   wake_.notify_all();
+  client_.Stop();
   thread_.join();
 }
 
@@ -107,18 +108,21 @@ DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) 
 }
 
 int DeathReporter::Ask(const std::string& token, const std::string& body) {
+  const auto pem = ReadFile(options_.agent_dir / "ca.pem", kMaxCa);
+  const auto trust = pem.ok() ? HttpTrust::FromPem(*pem) : pem.status();
+  // Without them anybody could be the operator.
+  if (!trust.ok()) return 0;
   // A connection for each try: the Service picks a replica for each.
-  httplib::Client client(options_.url);
-  if (!client.is_valid()) return 0;
-  client.set_ca_cert_path((options_.agent_dir / "ca.pem").c_str());
-  client.enable_server_certificate_verification(true);
-  const auto timeout = std::chrono::nanoseconds(options_.timeout.nanoseconds());
-  client.set_connection_timeout(timeout);
-  client.set_read_timeout(timeout);
-  client.set_write_timeout(timeout);
-  const httplib::Headers headers = {{"Authorization", absl::StrCat("Bearer ", token)}};
-  const auto answer = client.Post("/v1/deaths", headers, body, "application/json");
-  return answer ? answer->status : 0;
+  HttpClient::Request request{.address = std::string(absl::StripPrefix(options_.url, "https://")),
+                              .method = "POST",
+                              .target = "/v1/deaths"};
+  request.headers = {{"Authorization", absl::StrCat("Bearer ", token)},
+                     {"Content-Type", "application/json"}};
+  request.body = body;
+  request.deadline = options_.timeout;
+  request.trust = *trust;
+  const auto answer = client_.Fetch(std::move(request));
+  return answer.ok() ? answer->status : 0;
 }
 
 }  // namespace crowdsurf::worker

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/backoff.h"
+#include "base/edge/http_client.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
@@ -27,7 +28,7 @@ namespace crowdsurf::worker {
 struct DeathReporterOptions {
   std::string url;                  // https://host:port
   std::filesystem::path agent_dir;  // token and ca.pem, read for every report: tokens rotate
-  Duration timeout = Seconds(3);    // of connecting, writing and reading each
+  Duration timeout = Seconds(3);    // of one request
   Backoff backoff{Seconds(1), Seconds(10)};
 };
 
@@ -52,7 +53,7 @@ struct DeathReporterMetrics {
 class DeathReporter {
  public:
   DeathReporter(DeathReporterOptions options, uint64_t seed, MetricRegistry& metrics, Logger log);
-  ~DeathReporter();  // waits for a request that is under way
+  ~DeathReporter();  // cuts a request that is under way
 
   // Sends soon, or not at all; the caller names them again.
   void Report(std::vector<std::string> dead);
@@ -71,6 +72,7 @@ class DeathReporter {
   std::condition_variable wake_;
   std::vector<std::string> waiting_;
   bool stopping_ = false;
+  HttpClient client_;
   std::thread thread_;
 };
 
