@@ -49,6 +49,7 @@ ReportFate DeathReports::Take(WallTime now, const PodEntry* reporter, const PodE
   }
   Case& one = cases_[subject->facts.uid];
   one.job = subject->job;
+  one.job_uid = subject->job_uid;
   if (one.said.size() >= kMaxReporters && !one.said.contains(reporter->facts.uid)) {
     return ReportFate::kFull;
   }
@@ -128,8 +129,8 @@ std::set<std::string> DeathReports::Jobs() const {
   return jobs;
 }
 
-void DeathReports::Forget(const std::string& job) {
-  std::erase_if(cases_, [&](const auto& one) { return one.second.job == job; });
+void DeathReports::Forget(const std::string& job_uid) {
+  std::erase_if(cases_, [&](const auto& one) { return one.second.job_uid == job_uid; });
 }
 
 }  // namespace crowdsurf::controller

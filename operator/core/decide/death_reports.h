@@ -90,11 +90,11 @@ class DeathReports {
   std::set<std::string> Jobs() const;
   size_t cases() const { return cases_.size(); }
   bool Open(const std::string& uid) const { return cases_.contains(uid); }
-  void Forget(const std::string& job);
+  void Forget(const std::string& job_uid);  // it is gone
 
  private:
   struct Case {
-    std::string job;
+    std::string job, job_uid;
     std::map<std::string, WallTime> said;  // by the reporter's uid: when last
     std::optional<WallTime> asked;         // a probe is under way, or was
     std::optional<ProbeResult> result;

@@ -83,7 +83,7 @@ void Decision::Delete(Worker& worker, std::string_view why, std::optional<Durati
 }
 
 void Decision::Say(std::string_view why, std::string message, EventType type) {
-  plan.events.push_back({type, why, std::move(message)});
+  plan.events.push_back({type, why, std::move(message), false});
 }
 
 void Decision::WakeAt(WallTime time) { plan.requeue_at = std::min(plan.requeue_at, time); }

@@ -80,8 +80,12 @@ JobMetrics::JobMetrics(MetricRegistry& registry)
                                             "Pods deleted without waiting for their node.")) {}
 
 JobMetrics::Job& JobMetrics::Of(const std::string& key, const JobSnapshot& seen) {
+  // Counters of a job that had the name before would hide this one's until they are passed.
+  if (const auto known = jobs_.find(key); known != jobs_.end() && known->second.uid != seen.job.uid)
+    Forget(key);
   const auto [it, fresh] = jobs_.try_emplace(key);
   if (fresh) {
+    it->second.uid = seen.job.uid;
     // Local mode has no namespaces, and to Prometheus an empty label is none.
     const std::string& space = seen.job.space;
     it->second.labels = {{"namespace", space.empty() ? "local" : space},

@@ -1,7 +1,8 @@
 // JobMetrics: what the operator says of each job, and how fast it heals them: crowdsurf_job_* and
 // the histograms of crowdsurf_operator_*.
 //
-// The reconciler shows it every turn's snapshot and plan. Series carry the labels namespace and
+// The reconciler shows it every turn's snapshot and plan. What it holds is of a uid: a job that was
+// made again under its name begins with series of its own. Series carry the labels namespace and
 // training_job (not `job`, which is Prometheus' own), everything else is a closed set, and all of
 // a job's series go with the job or with the lead. Counters repeat the totals of its status, so a
 // new leader goes on where the last one ended. Single sequence, but for scrapes. Bound: about forty
@@ -29,6 +30,7 @@ class JobMetrics {
 
  private:
   struct Job {
+    std::string uid;
     MetricLabels labels;
     bool was_running = false;
     std::map<std::string, WallTime> replacing;  // pod -> when it was asked for

@@ -10,6 +10,7 @@ void End(Decision& d, ConditionType type, std::string_view why, std::string mess
   // The mode changes at once, so that the policies after this one clean up in the same turn.
   d.status.completion_time = d.now;
   d.Say(why, message, type == ConditionType::kFailed ? EventType::kWarning : EventType::kNormal);
+  d.plan.events.back().ends_job = true;
   d.Set(type, true, why, std::move(message));
   d.mode = Mode::kFinished;
 }

@@ -10,9 +10,11 @@
 // A decision must not see less than it has done. So news that are older than what is known of an
 // object are ignored, and what was assumed stays until the list or the watch has told everything up
 // to its version: a list from before a create cannot make its pod forgotten, however late it comes,
-// and an answer that comes after the news of its object's end cannot bring it back. Versions are
-// compared as numbers (KEP-5504); 0: none, as old as anything. Owner: the controller's host thread.
-// Single sequence. Bound: the objects that the API server holds under the selector.
+// and an answer that comes after the news of its object's end cannot bring it back. Only a list
+// that is older than what was told already is the truth whatever is held: the server was set back,
+// as by a restore of its etcd, and counts from there. Versions are compared as numbers (KEP-5504);
+// 0: none, as old as anything. Owner: the controller's host thread. Single sequence. Bound: the
+// objects that the API server holds under the selector.
 #pragma once
 
 #include <algorithm>
@@ -58,6 +60,8 @@ class ObjectCache {
   std::vector<Change> Replace(Listing<T> list) {
     std::vector<Change> changes;
     std::map<std::string, Held> fresh;
+    // Lists and events of one kind come in order, so a list is never older than they but then.
+    const bool set_back = list.version > 0 && list.version < told_;
     for (Sighting<T>& seen : list.objects) {
       if (!seen.value) continue;
       fresh.insert_or_assign(std::move(seen.key), Held{std::move(*seen.value), seen.version});
@@ -65,12 +69,12 @@ class ObjectCache {
     for (auto& [key, held] : objects_) {
       const auto it = fresh.find(key);
       if (it == fresh.end()) {
-        if (list.version > 0 && held.version > list.version) {
+        if (list.version > 0 && held.version > list.version && !set_back) {
           fresh.emplace(key, std::move(held));
         } else {
           changes.push_back({key, std::move(held.value), std::nullopt});
         }
-      } else if (it->second.version < held.version) {
+      } else if (it->second.version < held.version && !set_back) {
         it->second = std::move(held);
       } else if (!(it->second.value == held.value)) {
         changes.push_back({key, std::move(held.value), it->second.value});

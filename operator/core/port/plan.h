@@ -50,6 +50,7 @@ struct Event {
   EventType type = EventType::kNormal;
   std::string_view reason;
   std::string message;
+  bool ends_job = false;  // it says how: written also where a budget of events is used up
 };
 
 struct Plan {

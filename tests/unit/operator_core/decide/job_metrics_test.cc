@@ -155,6 +155,22 @@ TEST_F(JobMetricsTest, NoticesAreMeasuredInBoundsThatTellTheCloudsApart) {
   EXPECT_GE(registry_.Value("crowdsurf_operator_forced_deletions_total"), 1) << "it did not go";
 }
 
+TEST_F(JobMetricsTest, AJobThatIsMadeAgainUnderItsNameCountsFromZero) {
+  JobSnapshot seen = world_.snapshot;
+  Plan plan;
+  plan.status.failures = 9;
+  plan.status.disruptions_by_reason = {{std::string(reason::kNodeGone), 7}};
+  seen.job.uid = "first";
+  metrics_.Show("job", seen, plan, world_.now);
+  plan.status.failures = 2;
+  plan.status.disruptions_by_reason = {{std::string(reason::kNodeGone), 1}};
+  seen.job.uid = "second";
+  metrics_.Show("job", seen, plan, world_.now);
+  EXPECT_EQ(registry_.Value("crowdsurf_job_failures_total", Labels()), 2);
+  EXPECT_EQ(registry_.Value("crowdsurf_job_disruptions_total", Labels({{"reason", "NodeGone"}})),
+            1);
+}
+
 TEST_F(JobMetricsTest, AJobsSeriesGoWithIt) {
   Turn();
   ASSERT_FALSE(Family("crowdsurf_job_condition").series.empty());

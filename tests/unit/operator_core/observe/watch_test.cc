@@ -134,6 +134,22 @@ TEST(ObjectCacheTest, WhatWasWrittenIsKnownUntilAListThatCoversItLacksIt) {
   EXPECT_EQ(cache.Find("own"), nullptr);
 }
 
+// The server's etcd was restored from a day ago: its versions begin anew from there.
+TEST(ObjectCacheTest, AListThatIsOlderThanWhatWasToldIsTheTruth) {
+  IntCache cache;
+  cache.Replace({{{"kept", 90, 1}, {"changed", 95, 2}, {"gone", 96, 3}}, 100});
+  cache.Apply({"gone", 110, 4});
+  const auto changes = cache.Replace({{{"kept", 40, 1}, {"changed", 45, 7}}, 60});
+  EXPECT_EQ(changes.size(), 2u);
+  EXPECT_EQ(*cache.Find("changed"), 7);
+  EXPECT_EQ(cache.Find("gone"), nullptr) << "it is held for ever";
+  EXPECT_EQ(cache.Version("kept"), 40u) << "writes are based on it";
+  EXPECT_TRUE(cache.Apply({"kept", 61, 9}).has_value()) << "and news are news again";
+  EXPECT_TRUE(cache.Assume({"own", 62, 1}).has_value());
+  EXPECT_TRUE(cache.Replace({{{"kept", 61, 9}, {"changed", 45, 7}}, 61}).empty());
+  EXPECT_NE(cache.Find("own"), nullptr) << "and what was written is known until a list covers it";
+}
+
 TEST(ObjectCacheTest, OldNewsDoNotUndoWhatIsKnown) {
   IntCache cache;
   cache.Assume({"a", 8, 2});
