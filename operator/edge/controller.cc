@@ -1,6 +1,7 @@
 #include "operator/edge/controller.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/edge/clock.h"
 #include "base/text.h"
@@ -11,7 +12,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr Duration kTurn = Milliseconds(100);  // between looks at stop, leadership, timers
-constexpr int kAskEvery_ms = 10'000;           // one agent a job (pod-lifecycle 8.5: 10-60 s)
 constexpr int kAskSpacing_ms = 50;             // 20 a second of all jobs
 
 }  // namespace
@@ -25,8 +25,11 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
       metrics_(metrics),
       exceptions_(ExceptionsOf(metrics, "loop")),
       queue_(Rng(static_cast<uint64_t>(SteadyNow().nanoseconds()))),
-      poller_exceptions_(ExceptionsOf(metrics, "poller")) {
-  if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms, kAskSpacing_ms);
+      poller_exceptions_(ExceptionsOf(metrics, "poller")),
+      struck_out_(metrics.AddCounter("crowdsurf_operator_agents_struck_out_total",
+                                     "Agents left alone for a while because they were too slow.")) {
+  if (options_.ask_agents)
+    poller_ = std::make_unique<SummaryPoller>(options_.ask_every_ms, kAskSpacing_ms);
 }
 
 void Controller::RefreshMetrics() { metrics_.Refresh(SteadyNow()); }
@@ -72,6 +75,7 @@ void Controller::Turn() {
   if (!options_.leading()) {
     // Two replicas that show one job would count it twice.
     if (led_) reconciler_.ForgetMetrics();  // the new leader shows the jobs
+    StopAsking();
     led_ = false;
     return;
   }
@@ -95,12 +99,16 @@ void Controller::Turn() {
 
 void Controller::Work(const std::string& key) {
   metrics_.Begin(SteadyNow(), queue_.waited());
+  // The back-off of a job that had the name before is not this one's.
+  const std::string uid = cluster_.UidOf(key);
+  if (std::exchange(uids_[key], uid) != uid) queue_.Forget(key);
   const StatusOr<Plan> plan = reconciler_.Reconcile(key, WallNow());
   queue_.Done(key);
   metrics_.End(SteadyNow());
   const Status& status = plan.status();
   if (absl::IsNotFound(status)) {
     queue_.Drop(key);
+    uids_.erase(key);
     if (const auto known = asked_.find(key); known != asked_.end()) {
       poller_->Forget(known->second.target);
       asked_.erase(known);
@@ -133,6 +141,16 @@ void Controller::Work(const std::string& key) {
   if (poller_) AskAgentOf(key);
 }
 
+// Another replica asks them now, and their addresses may be others' by the time that this one leads
+// again.
+void Controller::StopAsking() {
+  if (!poller_) return;
+  for (const auto& [job, known] : asked_) poller_->Forget(known.target);
+  asked_.clear();
+  while (poller_->Take()) {
+  }
+}
+
 // A job may be deleted and made again under its name while an answer is on its way.
 void Controller::AskAgentOf(const std::string& key) {
   const auto agent = cluster_.AgentOf(key);
@@ -147,6 +165,12 @@ void Controller::AskAgentOf(const std::string& key) {
 void Controller::TakeProgress() {
   if (!poller_) return;
   poller_exceptions_.Add(static_cast<double>(poller_->exceptions()) - poller_exceptions_.value());
+  while (const auto worker = poller_->TakeStruckOut()) {
+    struck_out_.Add();
+    log_.Warning(
+        "an agent is too slow and is left alone for a while",
+        {{"job", worker->substr(0, worker->rfind('/'))}, {"seconds", poller_->rest().seconds()}});
+  }
   // Before the news are taken: what comes in between signals once more.
   poller_->Acknowledge();
   while (const auto news = poller_->Take()) {

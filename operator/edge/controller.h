@@ -27,7 +27,8 @@ struct ControllerOptions {
   DecideOptions decide;
   std::function<bool()> leading = [] { return true; };  // any thread's view; asked every turn
   std::function<void()> progress = [] {};               // called in every turn and before every job
-  bool ask_agents = true;  // for progress; false where pods have no network (tests)
+  bool ask_agents = true;     // for progress; false where pods have no network (tests)
+  int ask_every_ms = 10'000;  // one agent a job (pod-lifecycle 8.5: 10-60 s)
 };
 
 class Controller {
@@ -48,6 +49,7 @@ class Controller {
   void TakeNews(std::chrono::steady_clock::time_point deadline);
   void Work(const std::string& key);
   void AskAgentOf(const std::string& key);
+  void StopAsking();
   void TakeProgress();
 
   KubeCluster& cluster_;
@@ -58,12 +60,14 @@ class Controller {
   Counter& exceptions_;
   WorkQueue queue_;
   Counter& poller_exceptions_;
+  Counter& struck_out_;
   std::unique_ptr<SummaryPoller> poller_;
   struct Asked {
     std::string target;  // of the poller: key and uid of the job; empty: none
     std::string http;
   };
-  std::map<std::string, Asked> asked_;  // by job
+  std::map<std::string, Asked> asked_;       // by job
+  std::map<std::string, std::string> uids_;  // of the jobs worked on, by key
   bool led_ = false;
   StopEvent stop_;
   std::atomic<bool> ready_{false};

@@ -18,6 +18,8 @@
 #include "operator/edge/controller.h"
 #include "operator/edge/kube/lease.h"
 #include "operator/edge/reconcile/agent_prober.h"
+#include "operator/edge/reconcile/key_collector.h"
+#include "operator/edge/reconcile/parallel_requests.h"
 #include "operator/edge/reconcile/pulse.h"
 #include "operator/edge/reconcile/stop_event.h"
 #include "operator/edge/serve/death_report_handler.h"
@@ -25,6 +27,7 @@
 #include "operator/edge/serve/operator_pages.h"
 #include "operator/edge/sign/job_authorities.h"
 #include "operator/edge/sign/signer.h"
+#include "operator/edge/sign/token_gate.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -119,8 +122,9 @@ DecideOptions HowToDecide(const Flags& flags) {
   return options;
 }
 
-// authorities outlives what is made with it.
-KubeClusterOptions WhatToWatch(const Flags& flags, JobAuthorities& authorities) {
+// authorities and keys outlive what is made with them.
+KubeClusterOptions WhatToWatch(const Flags& flags, JobAuthorities& authorities,
+                               KeyCollector& keys) {
   KubeClusterOptions options;
   options.pods = {flags.agent_image,
                   absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
@@ -128,43 +132,80 @@ KubeClusterOptions WhatToWatch(const Flags& flags, JobAuthorities& authorities) 
   options.space = flags.watch_space;
   options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
   options.clock = WallNow;
-  options.forget = [&](const std::string& uid) { return authorities.Forget(uid); };
-  options.sweep = [&](const std::set<std::string>& alive) { return authorities.Sweep(alive); };
+  options.forget = [&](const std::string& uid) { keys.Forget(uid); };
+  options.sweep = [&](std::set<std::string> alive) { keys.Sweep(std::move(alive)); };
   return options;
+}
+
+// Connections to the API server, apart for what must not wait for each other.
+struct Clients {
+  Clients(const KubeEndpoint& endpoint, MetricRegistry& metrics)
+      : all(endpoint, {.metrics = &metrics}),
+        lease(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics}),
+        lease_watch(endpoint, {.connections = 1, .metrics = &metrics}),
+        notices(endpoint, {.connections = kMaxParallelRequests, .metrics = &metrics}),
+        strangers(endpoint, {.connections = 4, .metrics = &metrics}) {}
+  KubeClient all;
+  KubeClient lease, lease_watch;  // a renewal must not wait behind a thousand creates
+  KubeClient notices;             // a machine that goes gives seconds
+  KubeClient strangers;           // of the ports that anybody reaches
+};
+
+JobAuthoritiesOptions HowToSign(const Flags& flags, Clients& clients, TokenGate& gate) {
+  return {.space = flags.space,
+          .watched = flags.watch_space,
+          .clock = WallNow,
+          .review = [&gate](const std::string& token) { return gate.Review(token); },
+          .grants = &clients.strangers};
+}
+
+// identity: of HTTPS, for accounts that guard admits, where they are asked for.
+OperatorPages::Options WhatToServe(const Flags& flags, const Pulse& pulse,
+                                   const ServerIdentity& identity, MetricsGuard& guard) {
+  OperatorPages::Options serve{flags.listen, flags.health_port, flags.metrics_port};
+  serve.live = [&pulse] { return pulse.beats(); };
+  if (!flags.guard_metrics) return serve;
+  serve.identity = &identity;
+  serve.admit = [&guard](const std::string& authorization) { return guard.Admit(authorization); };
+  return serve;
 }
 
 Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
-  KubeClient client(endpoint, {.metrics = &metrics});
-  // The Lease has connections of its own: a renewal must not wait behind a thousand creates.
-  KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
-  KubeClient lease_watch(endpoint, {.connections = 1, .metrics = &metrics});
-  JobAuthorities authorities(
-      client, {.space = flags.space, .watched = flags.watch_space, .clock = WallNow});
+  Clients clients(endpoint, metrics);
+  std::optional<KubeCluster> cluster;
+  TokenGate gate(
+      clients.strangers,
+      {[&](const std::string& uid) { return cluster->IsWorker(uid); }, WallNow, SteadyNow},
+      metrics);
+  JobAuthorities authorities(clients.all, HowToSign(flags, clients, gate));
+  KeyCollector keys({[&](const std::string& uid) { return authorities.Forget(uid); },
+                     [&](const std::set<std::string>& alive) { return authorities.Sweep(alive); }},
+                    metrics, log.For("keys"));
   SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
   sign.grant = [&](const std::string& token, const std::string& csr) {
     return authorities.Grant(token, csr);
   };
-  std::optional<KubeCluster> cluster;
   Pulse pulse;
-  Lease lease(lease_client, lease_watch,
+  Lease lease(clients.lease, clients.lease_watch,
               {.space = flags.space, .identity = Identity(), .fit = [&] { return pulse.beats(); }},
               log.For("lease"), metrics);
   const auto leading = [&] { return !flags.elect || lease.leading(); };
   DeathReportHandler deaths(
-      {[&](const std::string& token) { return ReviewPodToken(client, token); }, leading,
+      {[&](const std::string& token) { return gate.Review(token); }, leading,
        [&](DeathReport report) { return cluster->PostReport(std::move(report)); }, SteadyNow},
       metrics);
   sign.report = [&](const std::string& token, const std::string& body) {
     return deaths.Take(token, body);
   };
-  KubeClusterOptions options = WhatToWatch(flags, authorities);
+  KubeClusterOptions options = WhatToWatch(flags, authorities, keys);
+  options.notices = &clients.notices;
   AgentProber prober(
       {.exceptions = &ExceptionsOf(metrics, "prober")},
       [&](const std::string& uid, ProbeResult result) { (void)cluster->PostProbe(uid, result); });
   options.probe = [&](const DeathReports::Probe& probe) { return prober.Ask(probe); };
-  cluster.emplace(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
+  cluster.emplace(clients.all, std::move(options), Rng(static_cast<uint64_t>(getpid())),
                   log.For("cluster"), metrics);
   ControllerOptions control;
   control.decide = HowToDecide(flags);
@@ -178,18 +219,13 @@ Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
   MetricsPage page(metrics, "crowdsurf-operator");
   page.Before([&] { controller.RefreshMetrics(); });
-  MetricsGuard guard(client, SteadyNow, metrics);
+  MetricsGuard guard(clients.strangers, SteadyNow, metrics);
   ASSIGN_OR_RETURN(const ServerIdentity identity,
                    signer_authority->MakeServer({flags.signer_host, "localhost"}, WallNow()));
-  OperatorPages::Options serve{flags.listen, flags.health_port, flags.metrics_port};
-  serve.live = [&] { return pulse.beats(); };
   pulse.Beat();  // waiting for the signer's key is no stuck loop
-  if (flags.guard_metrics) {
-    serve.identity = &identity;
-    serve.admit = [&guard](const std::string& authorization) { return guard.Admit(authorization); };
-  }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
-                                         serve, [&] { return controller.ready(); }, page, metrics));
+                                         WhatToServe(flags, pulse, identity, guard),
+                                         [&] { return controller.ready(); }, page, metrics));
   cluster->Start();  // after the pages: probes are answered while the caches fill
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},
@@ -198,8 +234,8 @@ Status Operate(const Flags& flags, const Logger& log) {
                        {"metrics_port", pages->metrics_port()}});
   controller.Run();
   log.Info("stopping");
-  lease.Stop();   // first: another takes over while the rest of this ends
-  client.Stop();  // before the cluster: its watches wait for sockets that only this cuts
+  lease.Stop();        // first: another takes over while the rest of this ends
+  clients.all.Stop();  // before the cluster: its watches wait for sockets that only this cuts
   cluster->Stop();
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ TEST_F(OperatorTest, AJobBecomesPodsThatItOwnsAndAStatusThatTellsTheStory) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], (*job)["metadata"]["uid"]);
   EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "crowdsurf/worker:test");
   EXPECT_TRUE(client_->Get(core_ + "services/job-peers").ok());
-  EXPECT_TRUE(client_->Get(core_ + "configmaps/job-crowdsurf-ca").ok());
+  EXPECT_FALSE(pod["metadata"]["annotations"].value("crowdsurf.io/ca", "").empty());
   ASSERT_TRUE(Eventually("status", [&] { return JobStatus().value("replicas", 0) == 3; }));
   for (const char* name : {"job-0-1", "job-1-1", "job-2-1"}) Play(name, "Running", {});
   ASSERT_TRUE(Eventually("Running", [&] { return JobStatus().value("state", "") == "Running"; }));

@@ -121,6 +121,7 @@ inline constexpr std::string_view kAgentContainer = "crowdsurf-agent";
 inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";
 inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
 inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";
+inline constexpr std::string_view kCaAnnotation = "crowdsurf.io/ca";
 // When one of the three changed last, until the pod was changed once more after it; of notices with
 // the number of changes made since: "2026-11-21T10:22:58Z 1".
 inline constexpr std::string_view kNotifiedAtAnnotation = "crowdsurf.io/notified-at";

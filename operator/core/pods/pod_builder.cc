@@ -49,7 +49,7 @@ json Guard(const TrainingJob& job, const char* version, const char* kind, json s
           {"spec", std::move(spec)}};
 }
 
-json Metadata(const TrainingJob& job, const CreatePod& create) {
+json Metadata(const TrainingJob& job, const CreatePod& create, const std::string& trust) {
   const json* own = Member(&job.spec.pod_template, "metadata");
   json metadata = own != nullptr && own->is_object() ? *own : json::object();
   metadata["name"] = create.name;
@@ -70,6 +70,7 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   if (!annotations.is_object()) annotations = json::object();
   annotations[std::string(kConfigAnnotation)] = create.config;
   annotations[std::string(kSeedsAnnotation)] = create.seeds;
+  annotations[std::string(kCaAnnotation)] = trust;
   annotations[std::string(kCapacityAnnotation)] = JsonText({{"type", Name(create.capacity)}});
   // A worker's state is at its peers: an autoscaler may move it (docs/pod-lifecycle.md 8). Both
   // autoscalers are asked for the same.
@@ -167,7 +168,7 @@ json BuildPod(const TrainingJob& job, const CreatePod& create, const PodBuilderO
   }
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"metadata", Metadata(job, create)},
+          {"metadata", Metadata(job, create, options.trust)},
           {"spec", std::move(spec)}};
 }
 
@@ -190,19 +191,6 @@ json BuildService(const TrainingJob& job) {
              {{{"name", "peer"}, {"port", kPeerPort}},
               {{"name", "tensor"}, {"port", kTensorPort}},
               {{"name", "http"}, {"port", kHttpPort}}}}}}};
-}
-
-std::string CaMapName(const TrainingJob& job) { return job.name + "-crowdsurf-ca"; }
-
-json BuildCaMap(const TrainingJob& job, const std::string& pem) {
-  return {{"apiVersion", "v1"},
-          {"kind", "ConfigMap"},
-          {"metadata",
-           {{"name", CaMapName(job)},
-            {"namespace", job.space},
-            {"labels", CommonLabels(job)},
-            {"ownerReferences", Owner(job)}}},
-          {"data", {{"ca.pem", pem}}}};
 }
 
 // The uid is part of the name: a job of this name that was deleted has left some behind.

@@ -1,4 +1,4 @@
-// Pod builder: the objects of a job, its workers' pods, headless Service and CA map, as JSON.
+// Pod builder: the objects of a job, its workers' pods and headless Service, as JSON.
 //
 // The user's template is kept word for word and only added to: the agent as a native sidecar, the
 // link between the two on memory, the agent's own folder, what the cluster tells it as files, a
@@ -34,6 +34,8 @@ struct PodBuilderOptions {
   std::string agent_image;  // where spec.agent.image is silent
   std::string signer_url;   // https://host:port
   SpotPlacement spot = SpotPlacement::kPreferred;
+  // What the job's agents trust, PEM: the job's CA and the signer's. It travels with the pod.
+  std::string trust = {};
 };
 
 // Pre: job.spec is of a faultless manifest with its defaults.
@@ -43,10 +45,6 @@ nlohmann::json BuildPod(const TrainingJob& job, const CreatePod& create,
 // Of all workers of a job: <job>-peers, headless, names before readiness.
 nlohmann::json BuildService(const TrainingJob& job);
 std::string ServiceName(const TrainingJob& job);
-
-// pem: what agents trust: the job's CA and the signer's.
-nlohmann::json BuildCaMap(const TrainingJob& job, const std::string& pem);
-std::string CaMapName(const TrainingJob& job);
 
 // The ControllerRevision that keeps `spec`, as the user wrote it: of the job's generation.
 nlohmann::json BuildSpecRevision(const TrainingJob& job, const nlohmann::json& spec);

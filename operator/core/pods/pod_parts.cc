@@ -235,18 +235,15 @@ json WorkerVolumes(const TrainingJob& job) {
   const json token = {
       {"serviceAccountToken",
        {{"audience", "crowdsurf"}, {"expirationSeconds", kTokenSeconds}, {"path", "token"}}}};
-  const json ca = {
-      {"configMap",
-       {{"name", CaMapName(job)}, {"items", {{{"key", "ca.pem"}, {"path", "ca.pem"}}}}}}};
   const json told = {
       {"downwardAPI",
        {{"items",
          {Annotated("notice", kNoticeAnnotation), Annotated("config", kConfigAnnotation),
-          Annotated("seeds", kSeedsAnnotation)}}}}};
+          Annotated("seeds", kSeedsAnnotation), Annotated("ca.pem", kCaAnnotation)}}}}};
   return json::array(
       {{{"name", kLinkVolume}, {"emptyDir", link}},
        {{"name", kAgentVolume}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", "1Mi"}}}},
-       {{"name", kClusterVolume}, {"projected", {{"sources", {token, ca, told}}}}}});
+       {{"name", kClusterVolume}, {"projected", {{"sources", {token, told}}}}}});
 }
 
 json SpotTolerations() {

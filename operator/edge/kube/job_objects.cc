@@ -17,6 +17,8 @@ using nlohmann::json;
 constexpr Duration kGuardsAgain = Seconds(10);
 // Between two looks at an obstacle: less than a blocked job waits for its next turn.
 constexpr Duration kObstacleLook = Seconds(4);
+// Between two looks at what was there, in a job that makes workers: two requests each.
+constexpr Duration kChildrenAgain = Seconds(300);
 // Of what is in the way, as a status: the rest of its message is for people.
 constexpr char kTakenUrl[] = "crowdsurf.io/taken", kLeavingUrl[] = "crowdsurf.io/leaving";
 
@@ -107,27 +109,33 @@ Status JobObjects::EnsureGuards(const TrainingJob& job) {
   return first;
 }
 
-Status JobObjects::TryAll(const TrainingJob& job) {
-  const std::string base = "/api/v1/namespaces/" + job.space;
-  ASSIGN_OR_RETURN(const std::string pem, trust_(job));
-  // Before any pod: kubelet would hold a pod back for minutes whose map is missing.
-  RETURN_IF_ERROR(Put(job, base + "/configmaps", BuildCaMap(job, pem)));
-  RETURN_IF_ERROR(Put(job, base + "/services", BuildService(job)));
+Status JobObjects::TryAll(const TrainingJob& job, Known& known) {
+  // It travels with each pod, so that no object of ours can be missing when kubelet wants it.
+  if (known.trust.empty()) {
+    ASSIGN_OR_RETURN(known.trust, trust_(job));
+  }
+  RETURN_IF_ERROR(Put(job, "/api/v1/namespaces/" + job.space + "/services", BuildService(job)));
   return EnsureGuards(job);
 }
 
 Status JobObjects::Ensure(const TrainingJob& job) {
   Known& known = known_[job.uid];
-  // Once a job, so that a turn of a thousand pods costs no requests for these.
-  if (known.ensured) return absl::OkStatus();
-  Status status = TryAll(job);
+  // Not in every turn: one of a thousand pods costs no requests for these.
+  const bool again = known.doubted || known.missed || clock_() - known.looked >= kChildrenAgain;
+  if (known.ensured && !(again && clock_() >= known.not_before)) return absl::OkStatus();
+  Status status = TryAll(job, known);
   known.obstacle = ObstacleOf(status);
   if (!status.ok()) {
     known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long
+    // Nobody says that it is gone.
+    if (known.ensured && !known.obstacle) return absl::OkStatus();
+    known.ensured = false;
     return status;
   }
   known.guards_of = job.generation;
   known.ensured = true;
+  known.doubted = known.missed = false;
+  known.looked = clock_();
   return status;
 }
 
@@ -137,7 +145,16 @@ void JobObjects::Prepare(const TrainingJob& job) {
 }
 
 void JobObjects::Retry(const TrainingJob& job) {
-  if (known_[job.uid].obstacle) Prepare(job);
+  const Known& known = known_[job.uid];
+  if (known.obstacle || known.missed) (void)Ensure(job);
+}
+
+void JobObjects::Doubt(const std::string& job_uid) {
+  if (const auto known = known_.find(job_uid); known != known_.end()) known->second.missed = true;
+}
+
+void JobObjects::DoubtAll() {
+  for (auto& [uid, known] : known_) known.doubted = true;
 }
 
 WallTime JobObjects::FollowEdit(const TrainingJob& job) {
@@ -155,6 +172,11 @@ WallTime JobObjects::FollowEdit(const TrainingJob& job) {
   log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
   known.not_before = clock_() + kGuardsAgain;
   return known.not_before;
+}
+
+std::string JobObjects::trust(const std::string& job_uid) const {
+  const auto known = known_.find(job_uid);
+  return known == known_.end() ? std::string() : known->second.trust;
 }
 
 bool JobObjects::ensured(const std::string& job_uid) const {

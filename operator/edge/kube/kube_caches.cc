@@ -16,6 +16,10 @@ using nlohmann::json;
 
 constexpr const char* kResources[] = {"trainingjobs", "pods", "nodes"};  // by Kind
 
+constexpr size_t kMaxSpaces = 4096;  // above it a quota's back-off is not cut short
+
+std::string SpaceOf(const std::string& key) { return key.substr(0, key.find('/')); }
+
 }  // namespace
 
 KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
@@ -32,7 +36,8 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       exceptions_(ExceptionsOf(metrics, "projection")),
       news_(kMaxNews, kMaxNewsBytes),
       objects_(client_, options_.trust, options_.clock, log_),
-      specs_(client_, options_.clock, log_) {
+      specs_(client_, options_.clock, log_),
+      errands_(metrics) {
   CountDeaths(metrics);
   for (const Kind kind : {kJobs, kPods, kNodes}) {
     cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
@@ -62,6 +67,7 @@ void KubeCluster::Stop() {
   stopping_ = true;
   // First, because a watch may wait for room in it and would never end.
   news_.Close();
+  errands_.Stop();
   for (auto& reflector : reflectors_) reflector->Stop();
 }
 
@@ -103,12 +109,12 @@ Reflector::Receiver KubeCluster::ReceiverOf(Kind kind, Project<T> project) {
   };
   receiver.on_event = [this, kind, project](const WatchEvent& event) {
     std::optional<Sighting<T>> seen;
-    if (event.type == WatchEvent::Type::kDeleted) {
+    if (event.type != WatchEvent::Type::kDeleted) seen = See(kind, project, event.object);
+    // What can be read no more, as without its labels, is gone as far as we can tell. No list
+    // shows it either.
+    if (!seen)
       seen = Sighting<T>{controller::KeyOf(event.object), VersionOf(event.object), std::nullopt};
-    } else {
-      seen = See(kind, project, event.object);
-    }
-    if (!seen) return true;
+    if (seen->key.empty()) return true;
     const size_t bytes = HeldBytes(*seen);
     return news_.PostWaiting(*std::move(seen), bytes);
   };
@@ -124,7 +130,6 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
     news = ++taken < kMaxNews ? news_.TryTake() : std::nullopt;
   }
   LookAtDeaths(touched);
-  Sweep();
   ShowCaches();
   return touched;
 }
@@ -141,8 +146,10 @@ void KubeCluster::Take(Listing<JobEntry> list, std::set<std::string>& touched) {
   listed_[kJobs] = true;
   for (const auto& change : jobs_.Replace(std::move(list))) Touch(change, touched);
   for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
-  // A list follows a gap, in which deletions may have gone untold.
-  sweep_at_ = options_.clock();
+  // A list follows a gap, in which deletions may have gone untold: of jobs, and of what stands
+  // beside their pods.
+  Sweep();
+  objects_.DoubtAll();
 }
 
 void KubeCluster::Take(Listing<PodEntry> list, std::set<std::string>& touched) {
@@ -175,19 +182,20 @@ void KubeCluster::Take(Sighting<NodeEntry> seen, std::set<std::string>& touched)
 void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
                         std::set<std::string>& touched) {
   touched.insert(change.key);
-  if (change.after) return;
-  told_.erase(change.key);
-  purses_.erase(change.key);
-  explained_.erase(change.key);
-  heard_.erase(change.before->job.uid);
-  deaths_.Forget(change.key);
-  deleted_on_word_.erase(change.key);
-  objects_.Forget(change.before->job.uid);
-  specs_.Forget(change.before->job.uid);
-  // The API server is away or refuses: the sweep finds what is left.
-  if (options_.forget && !options_.forget(change.before->job.uid).ok()) {
-    sweep_at_ = std::min(sweep_at_, options_.clock());
-  }
+  // After a gap of its watch a name may show another job than before, with no word of the first
+  // one's end.
+  const bool same =
+      change.before && change.after && change.before->job.uid == change.after->job.uid;
+  if (change.before && !same) EndOf(change.key, change.before->job.uid);
+  if (change.after && !same) records_.Of(change.key, change.after->job.uid);
+}
+
+void KubeCluster::EndOf(const std::string& key, const std::string& uid) {
+  records_.Forget(key);
+  deaths_.Forget(uid);
+  objects_.Forget(uid);
+  specs_.Forget(uid);
+  if (options_.forget) options_.forget(uid);
 }
 
 void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
@@ -195,8 +203,14 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
   if (change.before) {
     CountOn(*change.before, -1);
     touched.insert(change.before->job);
+    // It made room in its namespace's quota.
+    if (!change.after) {
+      if (pod_gone_at_.size() >= kMaxSpaces) pod_gone_at_.clear();
+      pod_gone_at_[SpaceOf(change.key)] = options_.clock();
+    }
     // A pod that was made anew under the name has another uid.
     if (!change.after || change.after->facts.uid != change.before->facts.uid) {
+      const std::lock_guard lock(uids_mutex_);
       pod_of_uid_.erase(change.before->facts.uid);
     }
     if (!change.after || change.after->job != change.before->job) {
@@ -210,8 +224,14 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
     CountOn(*change.after, 1);
     touched.insert(change.after->job);
     pods_of_[change.after->job].insert(change.key);
+    const std::lock_guard lock(uids_mutex_);
     pod_of_uid_[change.after->facts.uid] = change.key;
   }
+}
+
+bool KubeCluster::IsWorker(const std::string& pod_uid) const {
+  const std::lock_guard lock(uids_mutex_);
+  return pod_of_uid_.contains(pod_uid);
 }
 
 // A node that changes concerns the jobs on it, and no other.
@@ -255,6 +275,11 @@ std::vector<std::string> KubeCluster::Jobs() const {
   std::vector<std::string> keys;
   for (const auto& [key, job] : jobs_.objects()) keys.push_back(key);
   return keys;
+}
+
+std::string KubeCluster::UidOf(const std::string& job) const {
+  const JobEntry* entry = jobs_.Find(job);
+  return entry == nullptr ? std::string() : entry->job.uid;
 }
 
 std::optional<KubeCluster::AskedAgent> KubeCluster::AgentOf(const std::string& job) const {

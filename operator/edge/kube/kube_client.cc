@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -56,9 +57,10 @@ class KubeClient::Impl {
   // The body of the answer, which goes to on_body instead where that is given.
   StatusOr<std::string> Request(httplib::Request request, const OnBytes& on_body = {}) {
     const std::string what = absl::StrCat(request.method, " ", PathOnly(request.path));
+    const std::string kind = KindOfRequest(request.method, request.path);
     const auto until = steady_clock::now() + StdTime(options_.timeout);
     while (true) {
-      RETURN_IF_ERROR(AwaitLeave(what, until));
+      RETURN_IF_ERROR(AwaitLeave(kind, what, until));
       ASSIGN_OR_RETURN(Answer answer, Exchange(request, on_body, until));
       if (!answer.status) {
         return absl::UnavailableError(absl::StrCat(
@@ -71,7 +73,7 @@ class KubeClient::Impl {
       const Status refusal = ApiError(answer.status, answer.body, what);
       const auto pause = PauseAskedFor(answer.status, answer.retry_after);
       if (!pause) return refusal;
-      Hold(*pause);
+      Hold(kind, *pause);
       // The pause would outlast the request, so its caller gets the refusal itself.
       if (steady_clock::now() + StdTime(*pause) >= until) return refusal;
       metrics_.Retried(request.method, answer.status);
@@ -116,6 +118,8 @@ class KubeClient::Impl {
   }
 
   Status Watch(const std::string& path, const OnBytes& on_bytes, Duration silence) {
+    const std::string what = "WATCH " + PathOnly(path), kind = KindOfRequest("WATCH", path);
+    RETURN_IF_ERROR(AwaitLeave(kind, what, steady_clock::now() + StdTime(options_.timeout)));
     // Not of the pool, which a few watches would use up for good.
     ASSIGN_OR_RETURN(Lease lease, pool_.Connect());
     lease.client->set_read_timeout(static_cast<time_t>(silence.seconds()));
@@ -160,9 +164,8 @@ class KubeClient::Impl {
       Remember(asked, 0);
     }
     if (stopped() || !wanted) return absl::CancelledError("the watch was stopped");
-    const std::string what = "WATCH " + PathOnly(path);
     if (status != 0 && status != 200) {
-      if (const auto pause = PauseAskedFor(status, retry_after)) Hold(*pause);
+      if (const auto pause = PauseAskedFor(status, retry_after)) Hold(kind, *pause);
       return ApiError(status, refusal, what);
     }
     if (!result) {
@@ -260,17 +263,23 @@ class KubeClient::Impl {
     return answer;
   }
 
-  // What the server asked for holds for everybody.
-  void Hold(Duration pause) {
+  // What the server asked for holds for all requests of that kind.
+  void Hold(const std::string& kind, Duration pause) {
+    const auto now = steady_clock::now();
     const std::lock_guard lock(mutex_);
-    held_until_ = std::max(held_until_, steady_clock::now() + StdTime(pause));
+    std::erase_if(held_until_, [&](const auto& held) { return held.second <= now; });
+    steady_clock::time_point& until = held_until_[kind];
+    until = std::max(until, now + StdTime(pause));
   }
 
   // Until a hold is over. Unavailable: that is later than `until`.
-  Status AwaitLeave(const std::string& what, steady_clock::time_point until) {
+  Status AwaitLeave(const std::string& kind, const std::string& what,
+                    steady_clock::time_point until) {
     std::unique_lock lock(mutex_);
-    while (!stopped_ && held_until_ > steady_clock::now()) {
-      const auto at = held_until_ + StdTime(kSpread * spread_.UniformDouble());
+    while (!stopped_) {
+      const auto held = held_until_.find(kind);
+      if (held == held_until_.end() || held->second <= steady_clock::now()) break;
+      const auto at = held->second + StdTime(kSpread * spread_.UniformDouble());
       if (at > until) {
         return absl::UnavailableError(
             absl::StrCat(what, ": the API server is busy and asked to wait"));
@@ -303,7 +312,7 @@ class KubeClient::Impl {
   std::condition_variable wake_;
   std::set<std::shared_ptr<SocketLine>> watches_;
   Outages outages_;
-  steady_clock::time_point held_until_;  // no request begins sooner
+  std::map<std::string, steady_clock::time_point> held_until_;  // by kind of request
   Rng spread_{1};
   bool stopped_ = false;
 };

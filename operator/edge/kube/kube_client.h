@@ -5,7 +5,9 @@
 // Unavailable: nobody answered, or not in time, and whether it was done is not known.
 // Repeated is a GET, and what could not be sent whole, once each, when its kept-alive connection
 // had ended; and what the server asks to send later (429, or 5xx with Retry-After), after the pause
-// that it asks for, which all requests of this client keep. Else the caller has the back-off.
+// that it asks for. Requests of the same verb and resource keep that pause, too, and no others: a
+// server that puts off creates of pods has said nothing about notices. Else the caller has the
+// back-off.
 // A request ends when `timeout` is over, whatever it waited for. The process must ignore SIGPIPE
 // (its main does): OpenSSL writes to closed sockets. Thread-safe. No exception leaves it: each is
 // an Internal error, and counted. Bounds: kMaxApiAnswer of an answer, one object of a list.

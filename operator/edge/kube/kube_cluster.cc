@@ -1,6 +1,8 @@
 #include "operator/edge/kube/kube_cluster.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/text.h"
 #include "operator/core/decide/decide.h"
@@ -16,9 +18,17 @@ using nlohmann::json;
 
 constexpr Duration kProgressEvery = Seconds(60);
 constexpr size_t kMaxRates = 64;  // asked between two progresses that are taken; six, as a rule
-constexpr Duration kLate = Seconds(15);        // a placed pod starts in 3 s where its images are
-constexpr Duration kSweepAgain = Seconds(10);  // after a try that failed
+constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
+// Between two looks at one worker's events, which have no index: an API server reads all those of
+// the namespace for it.
+constexpr Duration kLooks[] = {Seconds(15), Seconds(60), Seconds(300)};
 constexpr int kRepeated = 3;  // times that an event came; kubelet tries again and again
+
+bool HasSandbox(const PodFacts& pod) {
+  return std::any_of(pod.conditions.begin(), pod.conditions.end(), [](const PodCondition& one) {
+    return one.type == "PodReadyToStartContainers" && one.status == "True";
+  });
+}
 
 }  // namespace
 
@@ -32,13 +42,15 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   snapshot.status = entry->status;
   RETURN_IF_ERROR(ChooseSpec(*entry, snapshot));
   LookBeside(snapshot);
-  const auto told = told_.find(job);
+  JobRecord& record = records_.Of(job, entry->job.uid);
+  if (const auto gone = pod_gone_at_.find(entry->job.space); gone != pod_gone_at_.end())
+    snapshot.pod_gone_at = gone->second;
   // After a restart the status has the last progress that is known.
-  snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
-  ReadLeases(job);
+  snapshot.progress = record.told.taken ? record.told.progress : entry->status.progress;
+  ReadLeases(job, record);
   const auto own = pods_of_.find(job);
   if (own == pods_of_.end()) {
-    AddHeard(snapshot);
+    AddHeard(record, snapshot);
     return snapshot;
   }
   std::set<std::string> unknown;
@@ -68,9 +80,9 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
         options_.clock() + rest - snapshot.job.spec.disruption.tolerated_unreachable;
     snapshot.nodes_heard_since = std::max(nodes_heard_since_, silent);
   }
-  JudgeDeaths(job, snapshot);
-  ExplainWaiting(job, snapshot.pods);
-  AddHeard(snapshot);
+  JudgeDeaths(job, record, snapshot);
+  ExplainWaiting(job, record, snapshot);
+  AddHeard(record, snapshot);
   return snapshot;
 }
 
@@ -103,12 +115,10 @@ Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
 
 // A job that is deleted while no operator runs is told by no watch.
 void KubeCluster::Sweep() {
-  if (!options_.sweep || options_.clock() < sweep_at_) return;
+  if (!options_.sweep) return;
   std::set<std::string> uids;
   for (const auto& [key, held] : jobs_.objects()) uids.insert(held.value.job.uid);
-  const Status swept = options_.sweep(uids);
-  sweep_at_ = swept.ok() ? WallTime::Infinite() : options_.clock() + kSweepAgain;
-  if (!swept.ok()) log_.Warning("keys of deleted jobs are kept", {{"why", swept.ToString()}});
+  options_.sweep(std::move(uids));
 }
 
 // Pods of a job of this name that was deleted are not this one's.
@@ -136,38 +146,59 @@ void KubeCluster::LookBeside(JobSnapshot& snapshot) {
   snapshot.unguarded = objects_.unguarded(job.uid);
 }
 
-// A volume that cannot be mounted shows in a pod's events and nowhere else: of the first worker
-// that is late without a reason they are asked for, seldom.
-void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods) {
+// A volume that cannot be mounted, or a sandbox that cannot be made, shows in a pod's events and
+// nowhere else: of the first worker that is late without a reason they are asked for, seldom. Once
+// its sandbox is there it is an image that is waited for, whose faults its status has.
+void KubeCluster::ExplainWaiting(const std::string& job, JobRecord& record, JobSnapshot& snapshot) {
   const WallTime now = options_.clock();
+  std::vector<PodFacts>& pods = snapshot.pods;
   const auto late = std::find_if(pods.begin(), pods.end(), [&](const PodFacts& pod) {
     return pod.phase == PodPhase::kPending && !pod.node.empty() && !pod.deleted &&
-           pod.waiting_reason.empty() && now - pod.created >= kLate;
+           pod.waiting_reason.empty() && now - pod.created >= kLate && !HasSandbox(pod);
   });
+  JobRecord::Explained& known = record.explained;
   if (late == pods.end()) {
-    explained_.erase(job);
+    known = {};
     return;
   }
-  Explained& known = explained_[job];
-  if (known.uid != late->uid || now - known.asked >= kLate) {
-    const std::string space = job.substr(0, job.find('/'));
-    const auto events =
-        client_.Get("/api/v1/namespaces/" + space + "/events?limit=50&fieldSelector=type=Warning" +
-                    ",involvedObject.uid=" + late->uid);
-    // Also after an error, so that a slow server is not asked in every turn.
-    known = {late->uid, "", now};
-    if (events.ok()) {
-      Each(*events, "items", [&](const json& event) {  // FailedMount, FailedCreatePodSandBox, ...
-        const json* count = Member(&event, "count");
-        const bool often = count != nullptr && count->is_number() && *count >= kRepeated;
-        if (!often || TextAt(event, "reason").rfind("Failed", 0) != 0) return;
-        known.message = TextAt(event, "message");
-      });
-    }
+  if (known.uid != late->uid) known = {late->uid, "", now, 0};
+  const size_t pause = std::min<size_t>(known.times, std::size(kLooks)) - 1;  // of the last look
+  if ((known.times == 0 || now - known.asked >= kLooks[pause]) &&
+      AskWhatItsEventsSay(job, snapshot, late->uid)) {
+    known.asked = now;
+    ++known.times;
+    objects_.Doubt(snapshot.job.uid);
   }
   if (known.message.empty()) return;
   late->waiting_reason = reason::kCannotStart;
   late->waiting_message = CutText(known.message, kMaxOutputInStatus);
+}
+
+// Not on this thread: a server may take seconds for it.
+bool KubeCluster::AskWhatItsEventsSay(const std::string& job, const JobSnapshot& snapshot,
+                                      const std::string& pod_uid) {
+  const std::string path =
+      "/api/v1/namespaces/" + snapshot.job.space +
+      "/events?limit=50&fieldSelector=type=Warning,involvedObject.uid=" + pod_uid;
+  return errands_.Post([this, path, said = Said{job, snapshot.job.uid, pod_uid, ""}]() mutable {
+    const auto events = client_.Get(path);
+    if (!events.ok()) return;
+    Each(*events, "items", [&](const json& event) {  // FailedMount, FailedCreatePodSandBox, ...
+      const json* count = Member(&event, "count");
+      const bool often = count != nullptr && count->is_number() && *count >= kRepeated;
+      if (!often || TextAt(event, "reason").rfind("Failed", 0) != 0) return;
+      said.message = CutText(TextAt(event, "message"), kMaxOutputInStatus);
+    });
+    if (HasRoom()) (void)news_.Post(std::move(said));
+  });
+}
+
+void KubeCluster::Take(const Said& said, std::set<std::string>& touched) {
+  JobRecord* record = records_.Find(said.job, said.job_uid);
+  if (record == nullptr || record->explained.uid != said.pod_uid) return;
+  if (std::exchange(record->explained.message, said.message) != said.message) {
+    touched.insert(said.job);
+  }
 }
 
 // The pods' watch may run ahead of the nodes': ask before calling a node gone.
@@ -185,38 +216,36 @@ void KubeCluster::AskForNodes(const std::set<std::string>& names) {
 
 void KubeCluster::SetWait(const std::string& job, const std::string& uid, const std::string& worker,
                           const std::string& wait) {
-  const JobEntry* entry = jobs_.Find(job);
-  if (entry == nullptr || entry->job.uid != uid) return;
-  Heard& heard = heard_[uid];
-  heard.worker = worker;
-  heard.wait = wait;
+  JobRecord* record = records_.Find(job, uid);
+  if (record == nullptr) return;
+  record->heard.worker = worker;
+  record->heard.wait = wait;
 }
 
 // A kubelet writes how an agent ended and deletes the pod within milliseconds: what the agent left
 // behind outlives the pod.
 void KubeCluster::Hear(const PodEntry& pod) {
-  const JobEntry* entry = jobs_.Find(pod.job);
-  if (!pod.facts.last_words || entry == nullptr || entry->job.uid != pod.job_uid) return;
-  std::optional<Progress>& words = heard_[pod.job_uid].words;
+  JobRecord* record = records_.Find(pod.job, pod.job_uid);
+  if (!pod.facts.last_words || record == nullptr) return;
+  std::optional<Progress>& words = record->heard.words;
   if (!words) words.emplace();
   AddWords(*words, *pod.facts.last_words);
 }
 
-void KubeCluster::AddHeard(JobSnapshot& snapshot) const {
-  const auto heard = heard_.find(snapshot.job.uid);
-  if (heard == heard_.end()) return;
-  if (heard->second.words) AddWords(snapshot.progress, *heard->second.words);
+void KubeCluster::AddHeard(const JobRecord& record, JobSnapshot& snapshot) {
+  const JobRecord::Heard& heard = record.heard;
+  if (heard.words) AddWords(snapshot.progress, *heard.words);
   for (PodFacts& pod : snapshot.pods) {
-    if (pod.name == heard->second.worker) pod.wait = heard->second.wait;
+    if (pod.name == heard.worker) pod.wait = heard.wait;
   }
 }
 
 void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
                               const Progress& progress) {
-  const JobEntry* entry = jobs_.Find(job);
-  if (entry == nullptr || entry->job.uid != uid) return;
+  JobRecord* record = records_.Find(job, uid);
+  if (record == nullptr) return;
   const WallTime now = options_.clock();
-  Told& told = told_[job];
+  JobRecord::Told& told = record->told;
   if (progress.samples_per_second > 0 && told.rates.size() < kMaxRates) {
     told.rates.push_back(progress.samples_per_second);
   }

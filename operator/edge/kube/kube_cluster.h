@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,12 +28,15 @@
 #include "operator/core/decide/death_reports.h"
 #include "operator/core/observe/object_cache.h"
 #include "operator/core/observe/observe.h"
+#include "operator/core/observe/uid_records.h"
 #include "operator/core/pods/pod_builder.h"
 #include "operator/edge/kube/accepted_specs.h"
 #include "operator/edge/kube/job_objects.h"
+#include "operator/edge/kube/job_record.h"
 #include "operator/edge/kube/kube_client.h"
 #include "operator/edge/kube/reflector.h"
 #include "operator/edge/reconcile/cluster.h"
+#include "operator/edge/reconcile/errands.h"
 
 namespace crowdsurf::controller {
 
@@ -44,18 +48,21 @@ inline constexpr size_t kMaxLeases = 120;
 struct KubeClusterOptions {
   PodBuilderOptions pods;
   std::string space;  // the only namespace that is looked at; empty: all
+  // For notices alone, whose budget is seconds: they wait for no create and for no pause that the
+  // server asked for. It outlives the cluster. nullptr: the client of all else.
+  KubeClient* notices = nullptr;
   // What the agents of a job trust, PEM: called before its first pod is made. Errors refuse the
   // pod.
   std::function<StatusOr<std::string>(const TrainingJob&)> trust;
   std::function<WallTime()> clock;
-  // A job is gone: what was kept for its uid may go. May be empty.
-  std::function<Status(const std::string& job_uid)> forget = {};
+  // A job is gone: what was kept for its uid may go. Must not wait. May be empty.
+  std::function<void(const std::string& job_uid)> forget = {};
   // Asks an agent whether it lives; the result comes to PostProbe. False: no room, asked for again.
   // Without it nobody is taken for dead on peers' word.
   std::function<bool(const DeathReports::Probe&)> probe = {};
   // What was kept for jobs that are not among these uids may go, once the server says that they are
-  // gone: called after each list of all jobs, and again where it or `forget` failed. May be empty.
-  std::function<Status(const std::set<std::string>& job_uids)> sweep = {};
+  // gone: called after each list of all jobs. Must not wait. May be empty.
+  std::function<void(std::set<std::string> job_uids)> sweep = {};
 };
 
 class KubeCluster : public Cluster {
@@ -79,6 +86,7 @@ class KubeCluster : public Cluster {
   // Every watch has its first list: nothing may be decided before.
   bool synced() const { return listed_[0] && listed_[1] && listed_[2]; }
   std::vector<std::string> Jobs() const;
+  std::string UidOf(const std::string& job) const;  // empty: there is none
   struct AskedAgent {
     std::string job_uid;
     std::string http;  // its plain port
@@ -94,6 +102,8 @@ class KubeCluster : public Cluster {
   void SetWait(const std::string& job, const std::string& uid, const std::string& worker,
                const std::string& wait);
   Status DeleteJob(const std::string& job);
+  // Whether a worker's pod of that uid is known. From any thread.
+  bool IsWorker(const std::string& pod_uid) const;
   // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
   bool PostReport(DeathReport report);
   bool PostProbe(const std::string& uid, ProbeResult result);
@@ -119,38 +129,20 @@ class KubeCluster : public Cluster {
  private:
   enum Kind { kJobs, kPods, kNodes };
   using Probed = std::pair<std::string, ProbeResult>;  // by uid
+  struct Said {                                        // by the events of a late worker
+    std::string job, job_uid, pod_uid, message;
+  };
   using News =
       std::variant<Listing<JobEntry>, Listing<PodEntry>, Listing<NodeEntry>, Sighting<JobEntry>,
-                   Sighting<PodEntry>, Sighting<NodeEntry>, DeathReport, Probed>;
-  struct DeletedOnWord {
-    WallTime at;
-    std::string node;
-  };
+                   Sighting<PodEntry>, Sighting<NodeEntry>, DeathReport, Probed, Said>;
   struct WatchedLease {
     LeaseAge age;
-    WallTime asked;
-  };
-  struct Told {
-    Progress progress;  // its rate: the median of the rates since the one before
-    std::optional<WallTime> taken;
-    std::vector<double> rates;  // told since then
-  };
-  struct Explained {  // of a job: what the events of its first late worker said
-    std::string uid, message;
     WallTime asked;
   };
   struct Silent {  // of a node that is not Ready: its Lease as it was read last
     std::string renewed;
     std::optional<WallTime> renewed_at;  // by our clock
     WallTime asked;
-  };
-  struct Heard {                    // of a job's agents
-    std::optional<Progress> words;  // left behind, also by those that are gone
-    std::string worker, wait;       // of the one that was asked last
-  };
-  struct Purse {  // of a job's events
-    double tokens;
-    WallTime at;
   };
   std::string PathOf(Kind kind) const;
   template <class T>
@@ -171,7 +163,9 @@ class KubeCluster : public Cluster {
   void Take(const Probed& probed, std::set<std::string>& touched) {
     TakeProbe(probed.first, probed.second, touched);
   }
+  void Take(const Said& said, std::set<std::string>& touched);
   void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
+  void EndOf(const std::string& key, const std::string& uid);
   void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
   void ListenToNodes(std::set<std::string>& touched);
@@ -181,28 +175,31 @@ class KubeCluster : public Cluster {
   Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
   void Hear(const PodEntry& pod);
-  void AddHeard(JobSnapshot& snapshot) const;
+  static void AddHeard(const JobRecord& record, JobSnapshot& snapshot);
   void LookBeside(JobSnapshot& snapshot);
   Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
   void Sweep();
   bool HasPods(const TrainingJob& job) const;
-  StatusOr<Sighting<PodEntry>> Post(const TrainingJob& job, const CreatePod& create);
-  StatusOr<Sighting<PodEntry>> Patch(const AnnotatePod& note);
+  StatusOr<Sighting<PodEntry>> Patch(const AnnotatePod& note) const;
+  StatusOr<Sighting<PodEntry>> Post(const TrainingJob& job, const CreatePod& create,
+                                    const PodBuilderOptions& options);
   Status Settle(const TrainingJob& job, const CreatePod& create,
                 const StatusOr<Sighting<PodEntry>>& made);
   Status Remove(const DeletePod& pod);
-  bool MaySay(const std::string& job);
+  bool MaySay(const TrainingJob& job);
   Status RefuseSpec(const JobEntry& entry);
   void AskForNodes(const std::set<std::string>& names);
-  void ReadLeases(const std::string& job);
+  void ReadLeases(const std::string& job, const JobRecord& record);
   std::optional<WallTime> RenewedAt(const std::string& node, const NodeFacts& facts);
-  void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
+  void ExplainWaiting(const std::string& job, JobRecord& record, JobSnapshot& snapshot);
+  bool AskWhatItsEventsSay(const std::string& job, const JobSnapshot& snapshot,
+                           const std::string& pod_uid);
   void CountDeaths(MetricRegistry& metrics);
   bool HasRoom() const;
   void TakeReport(const DeathReport& report, std::set<std::string>& touched);
   void TakeProbe(const std::string& uid, ProbeResult result, std::set<std::string>& touched);
   void LookAtDeaths(std::set<std::string>& touched);
-  void JudgeDeaths(const std::string& job, JobSnapshot& snapshot);
+  void JudgeDeaths(const std::string& job, JobRecord& record, JobSnapshot& snapshot);
   bool LeaseIsStale(const std::string& node) const;
   void Suspect(JobSnapshot& snapshot) const;
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
@@ -224,26 +221,24 @@ class KubeCluster : public Cluster {
   ObjectCache<JobEntry> jobs_;
   ObjectCache<PodEntry> pods_;
   ObjectCache<NodeEntry> nodes_;
-  std::map<std::string, std::set<std::string>> pods_of_;       // job -> keys of its pods
-  std::map<std::string, std::string> pod_of_uid_;              // uid -> key
+  std::map<std::string, std::set<std::string>> pods_of_;  // job -> keys of its pods
+  mutable std::mutex uids_mutex_;                         // of who writes the next and IsWorker
+  std::map<std::string, std::string> pod_of_uid_;         // uid -> key
   std::map<std::string, std::map<std::string, int>> pods_on_;  // node -> job -> how many
   std::map<std::string, Silent> silent_;                       // nodes that are not Ready
   std::set<std::string> gone_nodes_;                           // confirmed by the server
   JobObjects objects_;
   AcceptedSpecs specs_;
-  WallTime sweep_at_ = WallTime::Infinite();
-  std::set<std::string> assumed_;  // jobs that our own writes touched
-  std::map<std::string, Told> told_;
-  std::map<std::string, Purse> purses_;
-  std::map<std::string, Explained> explained_;
-  std::map<std::string, Heard> heard_;  // by the job's uid
+  std::set<std::string> assumed_;                // jobs that our own writes touched
+  UidRecords<JobRecord> records_;                // one of each job in jobs_
+  std::map<std::string, WallTime> pod_gone_at_;  // by namespace: when a worker's pod last went
   DeathReports deaths_;
   WallTime deaths_looked_at_;
   std::map<std::string, WatchedLease> leases_;  // of nodes of open cases, and of the suspect
-  std::map<std::string, std::vector<DeletedOnWord>> deleted_on_word_;  // by job
   std::map<ReportFate, Counter*> death_reports_;
   std::map<ProbeResult, Counter*> death_probes_;
   std::vector<std::unique_ptr<Reflector>> reflectors_;
+  Errands errands_;  // it ends first: they post news
 };
 
 }  // namespace crowdsurf::controller

@@ -70,26 +70,30 @@ void KubeCluster::TakeProbe(const std::string& uid, ProbeResult result,
 
 void KubeCluster::LookAtDeaths(std::set<std::string>& touched) {
   // Old ages would mislead: a Lease that nobody watched looks stale at the next report.
-  if (deaths_.cases() == 0 && deleted_on_word_.empty()) leases_.clear();
-  if (deaths_.cases() == 0) return;
+  if (deaths_.cases() == 0) {
+    bool deleted = false;
+    if (!leases_.empty()) {
+      records_.ForEach([&](const JobRecord& one) { deleted |= !one.deleted_on_word.empty(); });
+    }
+    if (!deleted) leases_.clear();
+    return;
+  }
   const WallTime now = options_.clock();
   if (now - deaths_looked_at_ < kLookAgain) return;
   deaths_looked_at_ = now;
   for (const std::string& job : deaths_.Jobs()) touched.insert(job);
 }
 
-void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
+void KubeCluster::JudgeDeaths(const std::string& job, JobRecord& record, JobSnapshot& snapshot) {
   const WallTime now = options_.clock();
-  if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
-    std::erase_if(deleted->second, [&](const auto& one) { return now - one.at >= kRemembered; });
-    for (const DeletedOnWord& one : deleted->second) {
-      snapshot.deleted_on_word.push_back(one.at);
-      // Until its kubelet is heard: a machine that comes back takes workers again.
-      const auto lease = leases_.find(one.node);
-      const bool heard = lease != leases_.end() && lease->second.age.RenewedAfter(one.at);
-      if (!heard) snapshot.suspect_nodes.push_back(one.node);
-    }
-    if (deleted->second.empty()) deleted_on_word_.erase(deleted);
+  std::erase_if(record.deleted_on_word,
+                [&](const auto& one) { return now - one.at >= kRemembered; });
+  for (const JobRecord::DeletedOnWord& one : record.deleted_on_word) {
+    snapshot.deleted_on_word.push_back(one.at);
+    // Until its kubelet is heard: a machine that comes back takes workers again.
+    const auto lease = leases_.find(one.node);
+    const bool heard = lease != leases_.end() && lease->second.age.RenewedAfter(one.at);
+    if (!heard) snapshot.suspect_nodes.push_back(one.node);
   }
   if (deaths_.cases() == 0) return Suspect(snapshot);
   std::vector<const PodEntry*> pods;
@@ -131,7 +135,7 @@ void KubeCluster::Suspect(JobSnapshot& snapshot) const {
 // The Leases that this turn's decision asks for: of nodes that are not Ready, of those whose
 // workers are reported dead, and where some were. Side by side: of a zone that goes there are
 // hundreds, and other jobs wait for this turn.
-void KubeCluster::ReadLeases(const std::string& job) {
+void KubeCluster::ReadLeases(const std::string& job, const JobRecord& record) {
   const WallTime now = options_.clock();
   std::map<std::string, WallTime> due;  // and when they were asked for last
   const auto want = [&](auto& known, const std::string& node) {
@@ -149,9 +153,7 @@ void KubeCluster::ReadLeases(const std::string& job) {
       if (deaths_.Open(pod->facts.uid)) want(leases_, pod->facts.node);
     }
   }
-  if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
-    for (const DeletedOnWord& one : deleted->second) want(leases_, one.node);
-  }
+  for (const JobRecord::DeletedOnWord& one : record.deleted_on_word) want(leases_, one.node);
   std::vector<std::string> nodes;
   nodes.reserve(due.size());
   for (const auto& [node, asked] : due) nodes.push_back(node);

@@ -2,6 +2,9 @@
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+
+#include <vector>
 
 #include "operator/core/job/json_path.h"
 
@@ -47,6 +50,15 @@ std::string PercentEncoded(const std::string& text) {
                  : absl::StrCat("%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
   }
   return out;
+}
+
+// /api/v1/namespaces/SPACE/pods/NAME, /apis/GROUP/VERSION/nodes
+std::string KindOfRequest(const std::string& method, const std::string& path) {
+  const std::vector<std::string> words = absl::StrSplit(path.substr(0, path.find('?')), '/');
+  size_t at = words.size() > 1 && words[1] == "apis" ? 4 : 3;
+  if (at + 2 < words.size() && words[at] == "namespaces") at += 2;
+  if (at >= words.size()) return absl::StrCat(method, " ", path);
+  return absl::StrCat(method, " ", words[at], at + 1 < words.size() ? "/NAME" : "");
 }
 
 }  // namespace crowdsurf::controller

@@ -67,17 +67,20 @@ std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
                                            const Enough& enough) {
   // Without its CA and Service no pod could start, so all creates fail alike.
   if (const Status ready = objects_.Ensure(job); !ready.ok()) return {creates.size(), ready};
+  PodBuilderOptions options = options_.pods;
+  options.trust = objects_.trust(job.uid);
   const auto made = ParallelRequests(
-      creates.size(), [&](size_t i) { return Post(job, creates[i]); }, enough);
+      creates.size(), [&](size_t i) { return Post(job, creates[i], options); }, enough);
   std::vector<Status> answers;
   for (size_t i = 0; i < made.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
   return answers;
 }
 
-StatusOr<Sighting<PodEntry>> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
+StatusOr<Sighting<PodEntry>> KubeCluster::Post(const TrainingJob& job, const CreatePod& create,
+                                               const PodBuilderOptions& options) {
   // Strict: a misspelt field of the template is refused, where the server would else drop it.
   const std::string path = "/api/v1/namespaces/" + job.space + "/pods?fieldValidation=Strict";
-  const json body = BuildPod(job, create, options_.pods);
+  const json body = BuildPod(job, create, options);
   for (int tries = 1;; ++tries) {
     const StatusOr<json> pod = client_.Create(path, body);
     if (pod.ok()) return Seen(*pod);
@@ -128,7 +131,9 @@ std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, cons
     const auto key = pod_of_uid_.find(pods[i].uid);
     const PodEntry* entry = key == pod_of_uid_.end() ? nullptr : pods_.Find(key->second);
     if (entry == nullptr) continue;
-    deleted_on_word_[entry->job].push_back({options_.clock(), entry->facts.node});
+    JobRecord* record = records_.Find(entry->job, entry->job_uid);
+    if (record == nullptr) continue;
+    record->deleted_on_word.push_back({options_.clock(), entry->facts.node});
   }
   return answers;
 }
@@ -160,7 +165,7 @@ std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes,
   return answers;
 }
 
-StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) {
+StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) const {
   const auto key = pod_of_uid_.find(note.uid);
   if (key == pod_of_uid_.end()) return absl::NotFoundError(note.name);
   json value = note.value;
@@ -172,7 +177,9 @@ StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) {
   }
   // The server refuses the patch if the pod of this name has another uid.
   const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
-  ASSIGN_OR_RETURN(const json pod, client_.Patch(PodPath(key->second), PatchType::kMerge, patch));
+  const bool notice = note.key == kNoticeAnnotation && options_.notices != nullptr;
+  KubeClient& client = notice ? *options_.notices : client_;
+  ASSIGN_OR_RETURN(const json pod, client.Patch(PodPath(key->second), PatchType::kMerge, patch));
   return Seen(pod);
 }
 
@@ -241,9 +248,13 @@ Status KubeCluster::ShowError(const std::string& job, const std::string& what) {
   return WriteStatus(entry->job, status);
 }
 
-bool KubeCluster::MaySay(const std::string& job) {
+// False also for a job that has gone meanwhile.
+bool KubeCluster::MaySay(const TrainingJob& job) {
+  JobRecord* record = records_.Find(KeyOf(job), job.uid);
+  if (record == nullptr) return false;
   const WallTime now = options_.clock();
-  Purse& purse = purses_.try_emplace(job, Purse{kEventBurst, now}).first->second;
+  if (!record->purse) record->purse = {kEventBurst, now};
+  JobRecord::Purse& purse = *record->purse;
   purse.tokens = std::min(kEventBurst, purse.tokens + (now - purse.at).seconds() / kEventSeconds);
   purse.at = now;
   if (purse.tokens < 1) return false;
@@ -258,7 +269,8 @@ void KubeCluster::Record(const TrainingJob& job, const Event& event) {
 void KubeCluster::RecordAll(const TrainingJob& job, std::span<const Event> events) {
   std::vector<json> objects;
   for (const Event& event : events) {
-    if (MaySay(KeyOf(job))) {
+    // A job ends once: disruptions that used the budget up do not hide how.
+    if (MaySay(job) || event.ends_job) {
       objects.push_back(EventObject(job, event, options_.clock()));
     } else {
       events_dropped_.Add();

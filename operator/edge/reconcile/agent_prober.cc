@@ -1,10 +1,13 @@
 #include "operator/edge/reconcile/agent_prober.h"
 
-#include <httplib.h>
-
 #include <chrono>
 
 namespace crowdsurf::controller {
+namespace {
+
+constexpr size_t kMaxHealth = 4 << 10;  // "ok", or why not
+
+}  // namespace
 
 AgentProber::AgentProber(Options options, Receiver receiver)
     : options_(options), receiver_(std::move(receiver)) {
@@ -20,6 +23,7 @@ AgentProber::~AgentProber() {
     stopping_ = true;
   }
   wake_.notify_all();
+  client_.Stop();
   for (auto& lane : lanes_) lane->waiting.Close();
   for (auto& lane : lanes_) lane->thread.join();
 }
@@ -61,15 +65,12 @@ bool AgentProber::Pause() {
   return !wake_.wait_for(lock, time, [this] { return stopping_; });
 }
 
-bool AgentProber::Answers(const std::string& http) const {
+bool AgentProber::Answers(const std::string& http) {
   if (http.empty()) return false;  // it never had an address
-  httplib::Client client("http://" + http);
-  if (!client.is_valid()) return false;
-  const auto timeout = std::chrono::nanoseconds(options_.timeout.nanoseconds());
-  client.set_connection_timeout(timeout);
-  client.set_read_timeout(timeout);
-  client.set_write_timeout(timeout);
-  return static_cast<bool>(client.Get("/healthz"));
+  HttpClient::Request request{.address = http, .target = "/healthz"};
+  request.deadline = options_.timeout;
+  request.max_body = kMaxHealth;
+  return client_.Fetch(std::move(request)).ok();
 }
 
 }  // namespace crowdsurf::controller

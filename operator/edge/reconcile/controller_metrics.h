@@ -18,7 +18,8 @@
 namespace crowdsurf::controller {
 
 // Exceptions that a thread of the operator caught and lived on after; thread: "loop", "lease",
-// "watch", "poller", "prober"; and of whichever thread "client", of requests, and "projection".
+// "watch", "poller", "prober", "keys", "errands"; and of whichever thread "client", of requests,
+// and "projection".
 Counter& ExceptionsOf(MetricRegistry& registry, const char* thread);
 
 class ControllerMetrics {

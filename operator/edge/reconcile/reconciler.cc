@@ -66,9 +66,7 @@ Status Reconciler::Failed(const std::string& key, const Status& status) {
     job_metrics_.Forget(key);
     metrics_.success.Add();
     // A job that others manage may come back, so only one that is gone is forgotten.
-    if (gone) refusals_.erase(key);
-    if (gone) batches_.erase(key);
-    if (gone) untold_.erase(key);
+    if (gone) tries_.Forget(key);
     return status;
   }
   metrics_.error.Add();
@@ -96,12 +94,12 @@ Status Reconciler::Threw(const std::string& key, const std::string& what) {
 }
 
 // What the answers mean; the first refusal, nullptr when there is none.
-const Status* Reconciler::Made(const std::string& key, std::span<const CreatePod> creates,
+const Status* Reconciler::Made(Tries& tries, std::span<const CreatePod> creates,
                                std::span<const Status> answers, Plan& plan) {
   const Status* refused = nullptr;
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].ok()) {
-      refusals_.erase(key);
+      tries.refusal.reset();
       log_.Info("pod created", {{"pod", creates[i].name}, {"reason", creates[i].reason}});
       continue;
     }
@@ -116,22 +114,20 @@ const Status* Reconciler::Made(const std::string& key, std::span<const CreatePod
 
 // Slow start: a template that the platform refuses costs one call, a thousand good pods ten steps.
 // The next turn goes on with the last one's batch.
-void Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& plan, WallTime now) {
+void Reconciler::Create(const TrainingJob& job, Tries& tries, Plan& plan, WallTime now) {
   const Enough enough = Slice();
-  size_t& step = batches_.try_emplace(key, 1).first->second;
+  size_t& step = tries.batch;
   std::span<const CreatePod> left = plan.creates;
   while (!left.empty()) {
     const auto batch = left.first(std::min(step, left.size()));
     const std::vector<Status> answers = cluster_.CreateAll(job, batch, enough);
     metrics_.created.Add(static_cast<double>(answers.size()));
-    const Status* refused = Made(key, batch, answers, plan);
+    const Status* refused = Made(tries, batch, answers, plan);
     left = left.subspan(answers.size());
     if (refused != nullptr) {  // the rest would be refused likewise
-      CreateRefusal& refusal = refusals_[key];
-      refusal.attempts = refusal.reason.empty() ? 1 : refusal.attempts + 1;
-      refusal.reason = RefusalReason(*refused);
-      refusal.message = CutText(std::string(refused->message()), kMaxMessage);
-      refusal.at = now;
+      const int before = tries.refusal ? tries.refusal->attempts : 0;
+      tries.refusal = {std::string(RefusalReason(*refused)),
+                       CutText(std::string(refused->message()), kMaxMessage), now, before + 1};
       // The next turn tries one again before it tries many.
       step = 1;
       plan.requeue_at = now;  // the next decision says why, and when to try again
@@ -148,19 +144,19 @@ void Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& pl
 
 // Before any create: who is told that its machine goes has seconds, a replacement has not begun.
 // So every notice goes out, and the rest as there is time.
-void Reconciler::Tell(const std::string& key, Plan& plan, WallTime now) {
+void Reconciler::Tell(Tries& tries, Plan& plan, WallTime now) {
   std::vector<AnnotatePod>& notes = plan.annotations;
   const auto rest = std::stable_partition(notes.begin(), notes.end(), [](const AnnotatePod& note) {
     return note.key == kNoticeAnnotation;
   });
-  untold_.erase(key);
+  tries.untold.clear();
   const auto tell = [&](std::span<const AnnotatePod> some, const Enough& enough) {
     if (some.empty()) return;
     const std::vector<Status> told = cluster_.AnnotateAll(some, enough);
     metrics_.annotated.Add(static_cast<double>(told.size()));
     for (size_t i = 0; i < told.size(); ++i) {
       if (told[i].ok()) continue;
-      untold_[key].insert(some[i].uid);
+      tries.untold.insert(some[i].uid);
       log_.Warning("patch failed", {{"pod", some[i].name}, {"why", told[i].ToString()}});
     }
     if (told.size() < some.size()) plan.requeue_at = now;
@@ -197,15 +193,13 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
 StatusOr<Plan> Reconciler::Turn(const std::string& key, WallTime now) {
   StatusOr<JobSnapshot> snapshot = cluster_.Observe(key);
   if (!snapshot.ok()) return Failed(key, snapshot.status());
-  const auto refusal = refusals_.find(key);
-  if (refusal != refusals_.end()) snapshot->refusal = refusal->second;
-  if (const auto untold = untold_.find(key); untold != untold_.end()) {
-    snapshot->untold = untold->second;
-  }
+  Tries& tries = tries_.Of(key, snapshot->job.uid);
+  snapshot->refusal = tries.refusal;
+  snapshot->untold = tries.untold;
   Plan plan = Decide(*snapshot, now, options_);
   if (!plan.ask_pods.empty()) cluster_.AskPods(snapshot->job, plan.ask_pods);
-  Tell(key, plan, now);
-  Create(key, snapshot->job, plan, now);
+  Tell(tries, plan, now);
+  Create(snapshot->job, tries, plan, now);
   // Before the deletes: an end that is not written yet must keep its pod.
   if (plan.status_changed) {
     const Status status = cluster_.WriteStatus(snapshot->job, plan.status);

@@ -10,7 +10,7 @@
 #pragma once
 
 #include <functional>
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -19,6 +19,7 @@
 #include "base/metrics.h"
 #include "operator/core/decide/decide.h"
 #include "operator/core/decide/job_metrics.h"
+#include "operator/core/observe/uid_records.h"
 #include "operator/edge/reconcile/cluster.h"
 
 namespace crowdsurf::controller {
@@ -68,14 +69,19 @@ class Reconciler {
   void ForgetMetrics() { job_metrics_.Clear(); }  // of jobs: this process does not lead (any more)
 
  private:
+  struct Tries {                           // of a job: what came of its last turns
+    std::optional<CreateRefusal> refusal;  // gone with the first success
+    size_t batch = 1;                      // of the next creates
+    std::set<std::string> untold;          // uids of the last turn's failures
+  };
   // key: what Reconcile was asked for; a name alone may exist in several namespaces.
   StatusOr<Plan> Turn(const std::string& key, WallTime now);
   Status Failed(const std::string& key, const Status& status);
   Status Threw(const std::string& key, const std::string& what);
-  void Create(const std::string& key, const TrainingJob& job, Plan& plan, WallTime now);
-  const Status* Made(const std::string& key, std::span<const CreatePod> creates,
+  void Create(const TrainingJob& job, Tries& tries, Plan& plan, WallTime now);
+  const Status* Made(Tries& tries, std::span<const CreatePod> creates,
                      std::span<const Status> answers, Plan& plan);
-  void Tell(const std::string& key, Plan& plan, WallTime now);
+  void Tell(Tries& tries, Plan& plan, WallTime now);
   void Delete(Plan& plan, WallTime now);
   Enough Slice() const;  // true when a slice that begins now is over
 
@@ -85,9 +91,7 @@ class Reconciler {
   JobMetrics job_metrics_;
   Logger log_;
   const std::function<Time()> clock_;
-  std::map<std::string, CreateRefusal> refusals_;        // by key; gone with the first success
-  std::map<std::string, size_t> batches_;                // by key: of the next creates
-  std::map<std::string, std::set<std::string>> untold_;  // by key: uids of the last turn's failures
+  UidRecords<Tries> tries_;
 };
 
 }  // namespace crowdsurf::controller

@@ -1,132 +1,112 @@
 #include "operator/edge/reconcile/summary_poller.h"
 
-#include <httplib.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
+
+#include "base/edge/clock.h"
 
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int kPatience_us = 300'000;   // of one agent: it answers from memory in under 1 ms
-constexpr size_t kMaxSummaries = 4096;  // two rounds of two thousand workers on one machine
-constexpr size_t kMaxAnswer = size_t{256} * 1024;
+constexpr size_t kMaxSummaries = 4096;        // two rounds of two thousand workers on one machine
+constexpr size_t kMaxStruckOut = 256;         // of them some are said, and all are counted
+constexpr Duration kLookAgain = Seconds(60);  // where nothing is due, which a wake-up ends
 
 void Signal(int event) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event, &one, sizeof one);
 }
 
-void Clear(int event) {
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = read(event, &count, sizeof count);
-}
-
 }  // namespace
 
 SummaryPoller::SummaryPoller(int interval_ms, int spacing_ms)
-    : interval_ms_(interval_ms),
-      spacing_ms_(spacing_ms),
+    : rest_(PollPlan(Milliseconds(interval_ms), Milliseconds(spacing_ms)).rest()),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       news_(kMaxSummaries),
+      struck_out_(kMaxStruckOut),
+      plan_(Milliseconds(interval_ms), Milliseconds(spacing_ms)),
       thread_([this] { Run(); }) {}
 
 SummaryPoller::~SummaryPoller() {
-  stop_ = true;
-  Signal(wake_);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
   thread_.join();
+  client_.Stop();
   close(event_);
-  close(wake_);
 }
 
 void SummaryPoller::SetTarget(const std::string& worker, const std::string& address) {
   {
     const std::lock_guard lock(mutex_);
-    targets_[worker] = address;
+    plan_.SetTarget(worker, address, SteadyNow());
   }
-  Signal(wake_);
+  wake_.notify_all();
 }
 
 void SummaryPoller::Forget(const std::string& worker) {
   const std::lock_guard lock(mutex_);
-  targets_.erase(worker);
+  plan_.Forget(worker);
 }
 
 std::optional<SummaryNews> SummaryPoller::Take() { return news_.TryTake(); }
 
-void SummaryPoller::Acknowledge() { Clear(event_); }
-
-void SummaryPoller::Ask(const std::string& worker, const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return;
-  httplib::Client client(address.substr(0, colon), std::stoi(address.substr(colon + 1)));
-  client.set_connection_timeout(0, kPatience_us);
-  client.set_read_timeout(0, kPatience_us);
-  client.set_write_timeout(0, kPatience_us);
-  std::string body;
-  const auto result = client.Get("/summary", [&](const char* data, size_t size) {
-    body.append(data, size);
-    return body.size() <= kMaxAnswer;
-  });
-  if (!result || result->status != 200) return;
-  if (auto summary = ParseSummary(body)) {
-    if (news_.Post({worker, std::move(*summary)})) Signal(event_);
-  }
+void SummaryPoller::Acknowledge() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(event_, &count, sizeof count);
 }
 
-// A stop waits for it; a wake-up stays for the end of the turn.
-bool SummaryPoller::AwaitTurn() {
-  std::this_thread::sleep_until(free_);
-  // From now on: a turn that was missed is not made up for.
-  free_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(spacing_ms_);
-  return !stop_;
-}
-
-// Asks everybody who is due, and returns how long to wait for the next, in milliseconds.
-int SummaryPoller::Round(std::map<std::string, Clock::time_point>& asked) {
-  std::map<std::string, std::string> targets;
-  {
-    const std::lock_guard lock(mutex_);
-    // A copy, because asking takes long and the host must not wait for the lock.
-    targets = targets_;
-  }
-  std::erase_if(asked, [&](const auto& entry) { return targets.count(entry.first) == 0; });
-  auto next = Clock::now() + std::chrono::milliseconds(interval_ms_);
-  for (const auto& [worker, address] : targets) {
-    if (stop_) return 0;
-    // A target that is new is asked at once.
-    const auto due = asked.count(worker) ? asked[worker] + std::chrono::milliseconds(interval_ms_)
-                                         : Clock::time_point::min();
-    if (due <= Clock::now()) {
-      if (!AwaitTurn()) return 0;
-      asked[worker] = Clock::now();
-      try {
-        Ask(worker, address);
-      } catch (const std::exception&) {
-        ++exceptions_;  // an address that is none; the worker stays without news
-      }
+void SummaryPoller::Ask(const PollPlan::Poll& poll) {
+  HttpClient::Request request{.address = poll.address, .target = "/summary"};
+  request.deadline = kPatience;
+  request.max_body = kMaxSummary;
+  client_.Ask(std::move(request), [this, poll](const StatusOr<HttpClient::Answer>& answer) {
+    PollEnd how = PollEnd::kNobody;
+    try {
+      how = Read(poll, answer);
+    } catch (const std::exception&) {
+      ++exceptions_;  // the worker stays without news
     }
-    next = std::min(next, asked[worker] + std::chrono::milliseconds(interval_ms_));
+    {
+      const std::lock_guard lock(mutex_);
+      if (plan_.Ended(poll, how, SteadyNow())) (void)struck_out_.Post(poll.name);
+    }
+    wake_.notify_all();
+  });
+}
+
+PollEnd SummaryPoller::Read(const PollPlan::Poll& poll,
+                            const StatusOr<HttpClient::Answer>& answer) {
+  const Status& status = answer.status();
+  if (!status.ok()) {
+    const bool bad = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
+                     absl::IsDataLoss(status);
+    return bad ? PollEnd::kSlow : PollEnd::kNobody;
   }
-  return static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count());
+  if (answer->status != 200) return PollEnd::kAnswered;
+  if (auto summary = ParseSummary(answer->body)) {
+    if (news_.Post({poll.name, std::move(*summary)})) Signal(event_);
+  }
+  return PollEnd::kAnswered;
 }
 
 void SummaryPoller::Run() {
-  std::map<std::string, Clock::time_point> asked;
-  while (!stop_) {
-    int wait = interval_ms_;
-    try {
-      wait = Round(asked);
-    } catch (const std::exception&) {
-      ++exceptions_;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const Time now = SteadyNow();
+    if (const auto poll = plan_.Next(now)) {
+      lock.unlock();
+      Ask(*poll);
+      lock.lock();
+      continue;
     }
-    pollfd wake = {wake_, POLLIN, 0};
-    if (wait > 0) poll(&wake, 1, wait);
-    Clear(wake_);
+    const Duration wait = std::min(plan_.NextDue() - now, kLookAgain);
+    wake_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(0, wait.nanoseconds())));
   }
 }
 

@@ -12,6 +12,9 @@ namespace {
 
 using nlohmann::json;
 
+// Of an account that was admitted: a scraper's token is renewed within the hour.
+constexpr Duration kAdmittedFor = Seconds(3600);
+
 Counter& Reviews(MetricRegistry& metrics, const char* result) {
   return metrics.AddCounter("crowdsurf_operator_scrapes_total", "Requests for metrics, by verdict.",
                             {{"result", result}});
@@ -23,7 +26,8 @@ MetricsGuard::MetricsGuard(KubeClient& client, std::function<Time()> clock, Metr
     : client_(client),
       clock_(std::move(clock)),
       admitted_(Reviews(metrics, "admitted")),
-      refused_(Reviews(metrics, "refused")) {}
+      refused_(Reviews(metrics, "refused")),
+      no_budget_(Reviews(metrics, "no_budget")) {}
 
 Status MetricsGuard::Admit(const std::string& authorization) {
   const std::optional<std::string> token = BearerToken(authorization);
@@ -41,6 +45,11 @@ Status MetricsGuard::Admit(const std::string& authorization) {
       status = it->second.status;
       (status.ok() ? admitted_ : refused_).Add();
       return status;
+    }
+    const bool admitted_before = it != verdicts_.end() && it->second.status.ok();
+    if (!admitted_before && !strangers_.Take(now)) {
+      no_budget_.Add();
+      return absl::UnavailableError("too many tokens are shown: ask again");
     }
   }
   status = Ask(*token);
@@ -76,13 +85,14 @@ Status MetricsGuard::Ask(const std::string& token) {
 
 void MetricsGuard::Remember(const std::string& key, const Status& status, Time now) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(verdicts_, [&](const auto& one) { return one.second.until <= now; });
+  std::erase_if(verdicts_, [&](const auto& one) { return one.second.forget <= now; });
   if (verdicts_.size() >= kMaxVerdicts) {
     verdicts_.erase(std::min_element(verdicts_.begin(), verdicts_.end(), [](auto& a, auto& b) {
       return a.second.until < b.second.until;
     }));
   }
-  verdicts_[key] = {status, now + (status.ok() ? kTokenBelievedFor : kTokenRefusedFor)};
+  const Time until = now + (status.ok() ? kTokenBelievedFor : kTokenRefusedFor);
+  verdicts_[key] = {status, until, status.ok() ? now + kAdmittedFor : until};
 }
 
 }  // namespace crowdsurf::controller

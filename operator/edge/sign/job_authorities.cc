@@ -6,7 +6,6 @@
 #include "operator/core/job/ownership.h"
 #include "operator/core/observe/observe.h"
 #include "operator/core/pods/pod_builder.h"
-#include "operator/edge/sign/token_review.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -93,9 +92,11 @@ StatusOr<std::string> JobAuthorities::Trust(const TrainingJob& job) {
 }
 
 StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std::string& csr) {
-  ASSIGN_OR_RETURN(const TokenPod claim, ReviewPodToken(client_, token));
+  KubeClient& client = options_.grants != nullptr ? *options_.grants : client_;
+  ASSIGN_OR_RETURN(const TokenPod claim,
+                   options_.review ? options_.review(token) : ReviewPodToken(client, token));
   const auto& [space, name, uid] = claim;
-  const auto pod = client_.Get("/api/v1/namespaces/" + space + "/pods/" + name);
+  const auto pod = client.Get("/api/v1/namespaces/" + space + "/pods/" + name);
   if (absl::IsNotFound(pod.status())) {
     return absl::PermissionDeniedError("the token's pod is gone");
   }
@@ -111,12 +112,19 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
     return absl::PermissionDeniedError("the token's pod belongs to what cannot be a job");
   }
   const auto owner =
-      client_.Get("/apis/crowdsurf.io/v1alpha1/namespaces/" + space + "/trainingjobs/" + job);
+      client.Get("/apis/crowdsurf.io/v1alpha1/namespaces/" + space + "/trainingjobs/" + job);
   if (!owner.ok() && !absl::IsNotFound(owner.status())) return owner.status();
   if (!owner.ok() || TextUnder(*owner, "/metadata/uid") != worker->job_uid) {
     return absl::PermissionDeniedError("the token's pod belongs to no job of its namespace");
   }
   ASSIGN_OR_RETURN(const Handle authority, Find({SecretName(worker->job_uid), job}));
+  {
+    const Time now = Time::FromNanoseconds(options_.clock().nanoseconds());
+    const std::lock_guard lock(grants_mutex_);
+    if (!grants_.Take(uid, now)) {
+      return absl::ResourceExhaustedError("this pod had too many certificates");
+    }
+  }
   return authority->SignAgent(csr, name, options_.clock());
 }
 
@@ -136,7 +144,10 @@ Status JobAuthorities::Forget(const std::string& job_uid) {
   }
   const auto secret = client_.Get(path_ + "/" + SecretName(job_uid));
   if (absl::IsNotFound(secret.status())) return absl::OkStatus();
-  return secret.ok() ? Delete(*secret) : secret.status();
+  if (!secret.ok()) return secret.status();
+  // Its caller may not be able to read a job that is there.
+  ASSIGN_OR_RETURN(const bool left, IsLeft(*secret));
+  return left ? Delete(*secret) : absl::OkStatus();
 }
 
 // A job may be younger than what its caller knows, so the server decides. What a version made that

@@ -20,6 +20,8 @@
 #include "operator/core/job/training_job.h"
 #include "operator/edge/kube/kube_client.h"
 #include "operator/edge/sign/certificate_authority.h"
+#include "operator/edge/sign/grant_budget.h"
+#include "operator/edge/sign/token_review.h"
 
 namespace crowdsurf::controller {
 
@@ -27,6 +29,11 @@ struct JobAuthoritiesOptions {
   std::string space;         // the operator's namespace
   std::string watched = {};  // the only namespace whose jobs are this operator's; empty: all
   std::function<WallTime()> clock;
+  // Whose a token is: ReviewPodToken's errors. Empty: asked by the client of all else.
+  std::function<StatusOr<TokenPod>(const std::string& token)> review = {};
+  // For what Grant asks, so that whoever shows tokens delays nobody else; it outlives this.
+  // nullptr: the client of all else.
+  KubeClient* grants = nullptr;
 };
 
 class JobAuthorities {
@@ -38,9 +45,10 @@ class JobAuthorities {
   StatusOr<std::shared_ptr<const CertificateAuthority>> OfSigner();
   // What the agents of `job` trust, PEM; makes the job's CA when there is none.
   StatusOr<std::string> Trust(const TrainingJob& job);
-  // SignerOptions::grant.
+  // SignerOptions::grant. ResourceExhausted: the pod had too many.
   StatusOr<std::string> Grant(const std::string& token, const std::string& csr);
-  // The job is gone, and its key with it. Errors: the API server's; Sweep tries again.
+  // The job is gone, and its key goes with it, once the server says the same. Errors: the API
+  // server's.
   Status Forget(const std::string& job_uid);
   // Deletes the keys of jobs that there are no more. alive: uids of those known; of every other
   // that has a key the server is asked. Errors: the API server's; nothing is lost by them.
@@ -62,6 +70,8 @@ class JobAuthorities {
   KubeClient& client_;
   const JobAuthoritiesOptions options_;
   const std::string path_;
+  std::mutex grants_mutex_;
+  GrantBudget grants_;
   std::mutex mutex_;
   std::map<std::string, Handle> known_;  // by the Secret's name
 };

@@ -170,6 +170,10 @@ HttpServer::Reply Signer::Grant(const std::string& token, const std::string& bod
     metrics_.refused_worker.Add();
     return Refusal(403, why);
   }
+  if (absl::IsResourceExhausted(chain.status())) {
+    metrics_.refused_often.Add();
+    return Refusal(429, why);
+  }
   metrics_.refused_request.Add();
   return Refusal(absl::IsInvalidArgument(chain.status()) ? 400 : 503, why);
 }

@@ -32,6 +32,7 @@ struct SignerMetrics {
   Counter& refused_token = Refused("token");
   Counter& refused_worker = Refused("worker");
   Counter& refused_request = Refused("request");
+  Counter& refused_often = Refused("too_often");
 
  private:
   Counter& Refused(const char* reason) {
@@ -46,7 +47,7 @@ struct SignerOptions {
   std::vector<std::string> hosts = {};  // further names by which agents reach it
   // Given, it decides instead of Admit and Dismiss: the chain for a bearer token and a request, on
   // the server's pool. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
-  // others 503.
+  // ResourceExhausted 429, others 503.
   std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant = {};
   // Given, POST /v1/deaths is served, too (death_report_handler.h): 202, or its errors.
   std::function<Status(const std::string& token, const std::string& body)> report = {};

@@ -8,15 +8,15 @@
 #include <string>
 
 #include "base/status.h"
+#include "operator/core/observe/token_look.h"
 #include "operator/edge/kube/kube_client.h"
 
 namespace crowdsurf::controller {
 
-struct TokenPod {
-  std::string space, name, uid;
-};
+inline constexpr char kAgentAudience[] = "crowdsurf";
 
-// Errors: Unauthenticated, the API server does not know it; PermissionDenied, it is no pod's;
+// Errors: Unauthenticated, the API server does not know it, or not as one for our audience;
+// PermissionDenied, it is no pod's;
 // Unavailable, the API server cannot be asked.
 StatusOr<TokenPod> ReviewPodToken(KubeClient& client, const std::string& token);
 

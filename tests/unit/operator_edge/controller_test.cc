@@ -92,7 +92,8 @@ TEST_F(ControllerTest, AJobThatIsOverGoesWhenItsTimeIsOver) {
 class AskedAgent {
  public:
   AskedAgent() {
-    server_.Get("/summary", [](const httplib::Request&, httplib::Response& response) {
+    server_.Get("/summary", [this](const httplib::Request&, httplib::Response& response) {
+      ++asked;
       response.set_content(R"({"job_samples": 432, "step": 9, "samples_per_second": 5})",
                            "application/json");
     });
@@ -109,6 +110,7 @@ class AskedAgent {
     thread_.join();
   }
   std::string address;
+  std::atomic<int> asked{0};
 
  private:
   int port_ = 0;
@@ -134,6 +136,37 @@ TEST_F(ControllerTest, TheProgressThatAReadyAgentTellsIsShown) {
   }));
   EXPECT_EQ(Shown()["progress"]["step"], 9);
   EXPECT_EQ(Shown()["progress"]["percent"], "43%") << "of 1000 samples";
+}
+
+// The new leader asks them, and their addresses may be others' by now.
+TEST_F(ControllerTest, AReplicaThatLostTheLeadAsksNoAgentAnyMore) {
+  AskedAgent agent;
+  std::atomic<bool> leads{true};
+  std::atomic<int> turns{0};
+  Start();
+  ControllerOptions options;
+  options.leading = [&] { return leads.load(); };
+  options.progress = [&] { ++turns; };
+  options.ask_every_ms = 10;
+  Run(options);
+  ASSERT_TRUE(HasPods(4));
+  api_.Put("nodes", {{"metadata", {{"name", "node-0"}}}});
+  api_.Change("pods", "team/crowd-2-1",
+              {{"spec", {{"nodeName", "node-0"}}},
+               {"status",
+                {{"phase", "Running"},
+                 {"podIP", agent.address},
+                 {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  ASSERT_TRUE(EventuallyHolds([&] { return agent.asked > 3; }));
+  leads = false;
+  const int lost = turns;
+  ASSERT_TRUE(EventuallyHolds([&] { return turns > lost + 2; }));
+  const int asked = agent.asked;
+  ASSERT_TRUE(EventuallyHolds([&] { return turns > lost + 12; }));  // a second
+  EXPECT_LE(agent.asked, asked + 1) << "one may have been under way";
+  leads = true;
+  EXPECT_TRUE(EventuallyHolds([&] { return agent.asked > asked + 3; })) << "it leads again";
+  End();
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TrainingJob Job(const json& more = json::object()) {
 json Pod(const TrainingJob& job, CapacityType capacity = CapacityType::kSpot,
          SpotPlacement spot = SpotPlacement::kPreferred) {
   const CreatePod create{"charlm-3-2", 3, 2, capacity, "", "{}", ""};
-  return BuildPod(job, create, {"crowdsurf/worker:1", "https://signer:9443", spot});
+  return BuildPod(job, create, {"crowdsurf/worker:1", "https://signer:9443", spot, "PEM"});
 }
 
 json Agent(const TrainingJob& job, CapacityType capacity = CapacityType::kSpot) {

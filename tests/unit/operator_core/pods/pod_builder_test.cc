@@ -40,7 +40,7 @@ TrainingJob Job(json pod_template = Template(), const json& more = json::object(
 json Pod(const TrainingJob& job, CapacityType capacity = CapacityType::kSpot,
          SpotPlacement spot = SpotPlacement::kPreferred) {
   const CreatePod create{"charlm-3-2", 3, 2, capacity, "10.0.0.1:7946\n", "{\"generation\":1}", ""};
-  return BuildPod(job, create, {"crowdsurf/worker:1", "https://signer:9443", spot});
+  return BuildPod(job, create, {"crowdsurf/worker:1", "https://signer:9443", spot, "PEM"});
 }
 
 const json& Named(const json& list, const std::string& name) {
@@ -163,9 +163,13 @@ TEST(PodBuilder, NoticesConfigSeedsTokenAndCaAreFilesOfTheAgentAlone) {
   const json pod = Pod(Job());
   const json& sources = Named(pod["spec"]["volumes"], "crowdsurf-cluster")["projected"]["sources"];
   EXPECT_EQ(sources[0]["serviceAccountToken"]["audience"], "crowdsurf");
-  EXPECT_EQ(sources[1]["configMap"]["name"], "charlm-crowdsurf-ca");
-  EXPECT_EQ(sources[2]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"],
+  EXPECT_EQ(sources[1]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"],
             "metadata.annotations['crowdsurf.io/notice']");
+  const json& ca = sources[1]["downwardAPI"]["items"][3];
+  EXPECT_EQ(ca["path"], "ca.pem");
+  EXPECT_EQ(ca["fieldRef"]["fieldPath"], "metadata.annotations['crowdsurf.io/ca']");
+  EXPECT_EQ(sources.size(), 2u) << "nothing that somebody could delete";
+  EXPECT_EQ(pod["metadata"]["annotations"]["crowdsurf.io/ca"], "PEM");
   for (const json& mount : pod["spec"]["initContainers"][0]["volumeMounts"]) {
     EXPECT_FALSE(mount.contains("subPath")) << "kubelet never renews a subPath";
   }

@@ -10,8 +10,6 @@ using nlohmann::json;
 
 constexpr char kServices[] = "/api/v1/namespaces/team/services";
 constexpr char kService[] = "/api/v1/namespaces/team/services/crowd-peers";
-constexpr char kMaps[] = "/api/v1/namespaces/team/configmaps";
-constexpr char kMap[] = "/api/v1/namespaces/team/configmaps/crowd-crowdsurf-ca";
 constexpr char kBudgetList[] = "/apis/policy/v1/namespaces/team/poddisruptionbudgets";
 constexpr char kPolicy[] =
     "/apis/networking.k8s.io/v1/namespaces/team/networkpolicies/crowd-workers";
@@ -24,7 +22,7 @@ class JobObjectsTest : public testing::Test {
         *client_, [](const TrainingJob&) { return std::string("CA"); }, [this] { return now_; },
         Logger());
     job_ = ObserveJob(Job())->job;
-    for (const char* made : {kServices, kMaps, kBudgetList}) api_.Put(made, 201, Owned());
+    for (const char* made : {kServices, kBudgetList}) api_.Put(made, 201, Owned());
   }
   // An object that stands there, of another: nobody's, or `owner`'s.
   static json Others(json owner = nullptr) {
@@ -52,8 +50,8 @@ TEST_F(JobObjectsTest, WhatIsNotThereIsMadeOnceWithTheJobAsItsController) {
   EXPECT_EQ(objects_->obstacle(job_.uid), std::nullopt);
   const std::string posted = std::string("POST ") + kServices;
   EXPECT_EQ(api_.Body(posted)["metadata"]["ownerReferences"][0]["uid"], "job-uid");
-  EXPECT_EQ(api_.Body(std::string("POST ") + kMaps)["data"]["ca.pem"], "CA");
-  Wait(Seconds(1000));
+  EXPECT_EQ(objects_->trust(job_.uid), "CA");
+  Wait(Seconds(200));
   objects_->Prepare(job_);
   EXPECT_TRUE(objects_->Ensure(job_).ok());
   EXPECT_EQ(api_.Asked(posted), 1);
@@ -79,7 +77,7 @@ TEST_F(JobObjectsTest, AnothersServiceIsNamedAndNeverWrittenToAndTheJobGoesOnWhe
 }
 
 TEST_F(JobObjectsTest, EveryKindIsAskedWhoseItIs) {
-  for (const char* taken : {kService, kMap, kBudgets}) {
+  for (const char* taken : {kService, kBudgets}) {
     api_.Put(taken, 200, Others());
     Wait(Seconds(5));
     objects_->Prepare(job_);

@@ -212,6 +212,12 @@ class BusyServer {
     };
     server_.Get("/api/pods", answer);
     server_.Post("/api/pods", answer);
+    for (const char* path : {"/api/v1/namespaces/team/pods", "/api/v1/namespaces/other/pods/p",
+                             "/api/v1/namespaces/other/pods"}) {
+      server_.Get(path, answer);
+      server_.Post(path, answer);
+      server_.Patch(path, answer);
+    }
     loopback_.emplace(server_);
   }
   void Refuse(int times, int code, std::string pause) {
@@ -261,15 +267,20 @@ TEST(KubeClientTest, AFaultWithoutAPauseIsNotSentAgain) {
   EXPECT_EQ(server.asked(), 1);
 }
 
-// Longer than a request may take: it is refused, and until then nothing else is sent either.
-TEST(KubeClientTest, ALongPauseHoldsForAllRequests) {
+// Longer than a request may take: it is refused, and until then no other of its kind is sent.
+TEST(KubeClientTest, ALongPauseHoldsForRequestsOfItsVerbAndResourceAndForNoOthers) {
   BusyServer server;
   KubeClient client(PlainEndpoint(server.port()), {.timeout = Seconds(5)});
   server.Refuse(1, 429, "3600");
-  const Status refused = client.Create("/api/pods", json::object()).status();
+  const std::string pods = "/api/v1/namespaces/team/pods", others = "/api/v1/namespaces/other/pods";
+  const Status refused = client.Create(pods, json::object()).status();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_TRUE(absl::IsUnavailable(client.Get("/api/pods").status()));
-  EXPECT_EQ(server.asked(), 1);
+  EXPECT_TRUE(absl::IsUnavailable(client.Create(others, json::object()).status()));
+  EXPECT_EQ(server.asked(), 1) << "of any namespace";
+  const Status noticed = client.Patch(others + "/p", PatchType::kMerge, json::object()).status();
+  EXPECT_TRUE(noticed.ok()) << "a notice waits for creates: " << noticed;
+  EXPECT_TRUE(client.Get(pods).ok());
+  EXPECT_EQ(server.asked(), 3);
 }
 
 TEST(KubeClientTest, NoExceptionLeavesIt) {
@@ -284,6 +295,19 @@ TEST(KubeClientTest, NoExceptionLeavesIt) {
   EXPECT_TRUE(absl::IsInternal(watched)) << watched;
   EXPECT_EQ(metrics.Value("crowdsurf_operator_exceptions_total", {{"thread", "client"}}), 1);
   EXPECT_TRUE(client.Get("/api/pods").ok()) << "its connections are given back";
+}
+
+TEST(KubeRequestsTest, AKindOfRequestIsItsVerbItsResourceAndWhetherItIsOne) {
+  EXPECT_EQ(KindOfRequest("GET", "/api/v1/pods?limit=500"), "GET pods");
+  EXPECT_EQ(KindOfRequest("GET", "/api/v1/namespaces/a/pods"), "GET pods");
+  EXPECT_EQ(KindOfRequest("PATCH", "/api/v1/namespaces/a/pods/p"), "PATCH pods/NAME");
+  EXPECT_EQ(
+      KindOfRequest("PATCH", "/apis/crowdsurf.io/v1alpha1/namespaces/a/trainingjobs/j/status"),
+      "PATCH trainingjobs/NAME");
+  EXPECT_EQ(KindOfRequest("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
+            "POST tokenreviews");
+  EXPECT_EQ(KindOfRequest("GET", "/api/v1/nodes/n"), "GET nodes/NAME");
+  EXPECT_EQ(KindOfRequest("GET", "/api"), "GET /api");
 }
 
 // RFC 3986, 2.1 to 2.3. A server may put anything into its token for the next page.

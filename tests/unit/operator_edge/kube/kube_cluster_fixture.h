@@ -235,10 +235,8 @@ class KubeClusterTest : public testing::Test {
       probes_.push_back(probe);
       return true;
     };
-    options.sweep = [this](const std::set<std::string>& alive) {
-      swept_.push_back(alive);
-      return sweep_answer_;
-    };
+    options.forget = [this](const std::string& uid) { forgotten_.push_back(uid); };
+    options.sweep = [this](std::set<std::string> alive) { swept_.push_back(std::move(alive)); };
     cluster_ = std::make_unique<KubeCluster>(*client_, options, Rng(1), Logger(), metrics_);
     cluster_->Start();
     const auto until =
@@ -266,11 +264,7 @@ class KubeClusterTest : public testing::Test {
     return snapshot.ok() ? *snapshot : JobSnapshot();
   }
   // What the job has before its first pod: a create then asks for that pod alone.
-  void PutStartObjects() {
-    for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-      api_.Put(std::string("/api/v1/namespaces/team/") + made, 200, Owned());
-    }
-  }
+  void PutStartObjects() { api_.Put("/api/v1/namespaces/team/services/crowd-peers", 200, Owned()); }
   void Report(int reporter, int subject) {
     EXPECT_TRUE(cluster_->PostReport(
         {"uid-" + std::to_string(reporter), "team", {"crowd-" + std::to_string(subject) + "-1"}}));
@@ -301,7 +295,7 @@ class KubeClusterTest : public testing::Test {
   std::atomic<int64_t> steady_ = 1'000'000'000;  // ns; of the client, whose watches have threads
   std::vector<DeathReports::Probe> probes_;
   std::vector<std::set<std::string>> swept_;
-  Status sweep_answer_ = absl::UnavailableError("the server is away");
+  std::vector<std::string> forgotten_;
   std::unique_ptr<KubeClient> client_;
   std::unique_ptr<KubeCluster> cluster_;
 };

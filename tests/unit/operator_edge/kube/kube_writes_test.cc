@@ -28,6 +28,15 @@ TEST_F(KubeClusterTest, AJobSaysTwentyFiveThingsAtOnceAndOneMoreEveryTwelveSecon
   EXPECT_EQ(api_.Asked(kEvents), 51) << "no more than the burst, however quiet it was";
 }
 
+TEST_F(KubeClusterTest, HowAJobEndedIsSaidAlsoWhenItsBudgetIsUsedUp) {
+  api_.Put(kEvents, 201, json::object());
+  const TrainingJob job = Observe().job;
+  cluster_->RecordAll(job, std::vector<Event>(30, {EventType::kNormal, reason::kNodeGone, "n"}));
+  ASSERT_EQ(api_.Asked(kEvents), 25);
+  cluster_->Record(job, {EventType::kWarning, reason::kBackoffLimitExceeded, "7 failures", true});
+  EXPECT_EQ(api_.Body(kEvents)["reason"], "BackoffLimitExceeded");
+}
+
 TEST_F(KubeClusterTest, AnEventNamesItsJobAndFitsIntoTheServersBounds) {
   api_.Put(kEvents, 201, json::object());
   cluster_->Record(Observe().job, {EventType::kNormal, reason::kResumed, std::string(5000, 'x')});

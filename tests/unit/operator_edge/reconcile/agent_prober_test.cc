@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
 
+#include "tests/support/eventually.h"
+#include "tests/support/hostile_server.h"
 #include "tests/support/loopback_server.h"
 
 namespace crowdsurf::controller {
@@ -115,6 +119,28 @@ TEST_F(AgentProberTest, AWaveIsBoundedAndEndsSoon) {
   const size_t most = AgentProber::kLanes * (AgentProber::kMaxWaiting + 1);
   for (size_t i = 0; i < most + 10; ++i) refused += !prober.Ask({"uid", frozen.http(), ""});
   EXPECT_GE(refused, 10u);
+}
+
+// A tenant's own image may be its agent.
+TEST_F(AgentProberTest, WhoDripsOrAnswersWithoutEndIsSilentAndOccupiesNobody) {
+  for (const Hostile how : kAllHostile) {
+    const HostileServer hostile(how);
+    EXPECT_EQ(Of(hostile.address(), reporter_.http(), Milliseconds(500)), ProbeResult::kSilent)
+        << static_cast<int>(how);
+    EXPECT_LT(hostile.sent(), 48u << 20) << "what two connections hold, and no more";
+  }
+}
+
+TEST_F(AgentProberTest, ItEndsAtOnceWhileAgentsDrip) {
+  auto drips = std::make_unique<HostileServer>(Hostile::kDripsHeader);
+  auto prober = std::make_unique<AgentProber>(
+      AgentProber::Options{.timeout = Seconds(3600), .between = Seconds(3600)},
+      [](const std::string&, ProbeResult) {});
+  EXPECT_TRUE(prober->Ask({"uid", drips->address(), ""}));
+  ASSERT_TRUE(EventuallyHolds([&] { return drips->open() > 0; }));
+  auto ended = std::async(std::launch::async, [&] { prober.reset(); });
+  EXPECT_EQ(ended.wait_for(kPatience), std::future_status::ready);
+  drips.reset();  // where it waits for its agents, this ends it
 }
 
 }  // namespace

@@ -6,8 +6,13 @@
 #include <poll.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
+#include <set>
+#include <vector>
 
 #include "tests/support/eventually.h"
+#include "tests/support/hostile_server.h"
 #include "tests/support/loopback_server.h"
 
 namespace crowdsurf::controller {
@@ -97,6 +102,41 @@ TEST_F(SummaryPollerTest, WhoIsForgottenOrNoAddressGivesNoNews) {
     ASSERT_TRUE(news);
     EXPECT_TRUE(i == 0 || news->worker == "there") << "one request may have been under way";
   }
+}
+
+// Two of each kind: as many as are asked at once.
+TEST_F(SummaryPollerTest, OneIsAskedOnTimeBesideAgentsThatDripOrAnswerWithoutEnd) {
+  std::vector<std::unique_ptr<HostileServer>> hostile;
+  for (const Hostile how : kAllHostile) {
+    for (int i = 0; i < 2; ++i) hostile.push_back(std::make_unique<HostileServer>(how));
+  }
+  SummaryPoller poller(10);
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    poller.SetTarget("bad-" + std::to_string(i), hostile[i]->address());
+  }
+  poller.SetTarget("honest", loopback_->address());
+  for (int i = 0; i < 20; ++i) {
+    const auto news = Next(poller);
+    ASSERT_TRUE(news);
+    EXPECT_EQ(news->worker, "honest");
+  }
+  std::set<std::string> struck_out;
+  EXPECT_TRUE(EventuallyHolds([&] {
+    while (auto worker = poller.TakeStruckOut()) struck_out.insert(*std::move(worker));
+    return struck_out.size() == hostile.size();
+  })) << struck_out.size()
+      << " of " << hostile.size() << " are struck out";
+  EXPECT_FALSE(struck_out.contains("honest"));
+}
+
+TEST_F(SummaryPollerTest, ItEndsAtOnceWhileAgentsDrip) {
+  auto drips = std::make_unique<HostileServer>(Hostile::kDripsBody);
+  auto poller = std::make_unique<SummaryPoller>(1);
+  poller->SetTarget("w", drips->address());
+  ASSERT_TRUE(EventuallyHolds([&] { return drips->open() > 0; }));
+  auto ended = std::async(std::launch::async, [&] { poller.reset(); });
+  EXPECT_EQ(ended.wait_for(std::chrono::milliseconds(kPatience_ms)), std::future_status::ready);
+  drips.reset();  // where it waits for its agents, this ends it
 }
 
 }  // namespace

@@ -83,6 +83,25 @@ TEST_F(MetricsGuardTest, AServerThatIsAwayRefusesNobodyForLong) {
   EXPECT_TRUE(Admit("t").ok()) << "the next question is asked again";
 }
 
+// Any pod may show tokens, and each of them would cost two reviews.
+TEST_F(MetricsGuardTest, AFloodOfTokensIsBoundedAndAScraperGoesOn) {
+  EXPECT_TRUE(Admit("scraper").ok());
+  Know(false);
+  const int before = api_.Asked(kReviews);
+  for (int i = 0; i < 500; ++i) EXPECT_FALSE(Admit("forged-" + std::to_string(i)).ok());
+  EXPECT_EQ(api_.Asked(kReviews) - before, MetricsGuard::kStrangersBurst - 1);
+  EXPECT_EQ(Scrapes("no_budget"), 500 - MetricsGuard::kStrangersBurst + 1);
+  Know(true);
+  EXPECT_TRUE(absl::IsUnavailable(Admit("another"))) << "asked again, it may pass";
+  for (int minute = 1; minute < 60; ++minute) {
+    now_ = now_ + Seconds(60);
+    const int asked = api_.Asked(kReviews);
+    for (int i = 0; i < 30; ++i) (void)Admit("forged-" + std::to_string(i) + "m");
+    EXPECT_TRUE(Admit("scraper").ok()) << minute;
+    EXPECT_GT(api_.Asked(kReviews), asked) << "its right is asked about every minute";
+  }
+}
+
 TEST_F(MetricsGuardTest, AnswersThatSayNothingAdmitNobody) {
   for (const json& odd : {json::object(), json{{"status", {{"authenticated", true}}}}}) {
     api_.Put(kReviews, 201, odd);

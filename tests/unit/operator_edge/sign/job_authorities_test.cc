@@ -119,6 +119,10 @@ TEST_F(JobAuthoritiesTest, AKeyThatCouldNotBeDeletedIsSaidSoThatItIsTriedAgain) 
   api_.Put("DELETE " + Path("gone"), 200, json::object());
   EXPECT_TRUE(authorities_.Forget("gone").ok());
   EXPECT_TRUE(authorities_.Forget("never-there").ok());
+  api_.Put(Path("unread"), 200, Secret("crowdsurf-ca-unread"));
+  api_.Put(JobPath("team"), 200, JobOf("unread"));
+  EXPECT_TRUE(authorities_.Forget("unread").ok());
+  EXPECT_EQ(Deleted("unread"), 0) << "its job is there, and only its caller cannot see it";
   json strangers = Secret("crowdsurf-ca-stranger");
   strangers["metadata"]["labels"] = json::object();
   api_.Put(Path("stranger"), 200, strangers);
@@ -132,6 +136,7 @@ TEST_F(JobAuthoritiesTest, AnOwnersNameThatIsNoNameGetsNoCertificate) {
   api_.Put(kReviews, 201,
            {{"status",
              {{"authenticated", true},
+              {"audiences", {"crowdsurf"}},
               {"user",
                {{"username", "system:serviceaccount:team:default"},
                 {"extra",
@@ -158,6 +163,7 @@ TEST_F(JobAuthoritiesTest, AnApiServerThatIsAwayRefusesNobody) {
                         {"extra",
                          {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
                           {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}},
+                      {"audiences", {"crowdsurf"}},
                       {"authenticated", true}};
   api_.Put(kReviews, 201, {{"status", claim}});
   const std::string pod = "/api/v1/namespaces/team/pods/crowd-0-1";

@@ -14,7 +14,7 @@ class TokenReviewTest : public testing::Test {
  protected:
   // A review of a pod's token, as the API server answers it (KEP-1205).
   static json Good() {
-    return json::parse(R"({"status": {"authenticated": true, "user": {
+    return json::parse(R"({"status": {"authenticated": true, "audiences": ["crowdsurf"], "user": {
       "username": "system:serviceaccount:team:default",
       "extra": {"authentication.kubernetes.io/pod-name": ["crowd-0-1"],
                 "authentication.kubernetes.io/pod-uid": ["uid-0"]}}}})");
@@ -44,6 +44,18 @@ TEST_F(TokenReviewTest, ATokenThatTheServerDoesNotKnowIsRefused) {
   answer["status"].erase("authenticated");
   EXPECT_TRUE(absl::IsUnauthenticated(Review(answer).status()));
   EXPECT_TRUE(absl::IsUnauthenticated(Review(json::object()).status()));
+}
+
+// A server that knows no audiences leaves them out; a token that is good for others is not for us.
+TEST_F(TokenReviewTest, ATokenThatIsNotSaidToBeForOurAudienceIsRefused) {
+  for (const json& audiences : {json(), json::array(), json{"https://kubernetes.default.svc"}}) {
+    json answer = Good();
+    answer["status"]["audiences"] = audiences;
+    EXPECT_TRUE(absl::IsUnauthenticated(Review(answer).status())) << audiences;
+  }
+  json answer = Good();
+  answer["status"]["audiences"] = {"others", "crowdsurf"};
+  EXPECT_TRUE(Review(answer).ok());
 }
 
 TEST_F(TokenReviewTest, APersonIsNoPod) {

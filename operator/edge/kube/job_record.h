@@ -1,0 +1,50 @@
+// JobRecord: everything that KubeCluster remembers of a job besides the objects of its caches.
+//
+// It is born when the caches first show the job's uid and dies when they show it no more, so a job
+// that is deleted and made again under its name begins with nothing. Host thread. Bounds: kMaxRates
+// rates, the workers that are deleted within kRemembered (kube_deaths.cc). Source:
+// docs/kubernetes.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "operator/core/job/training_job.h"
+
+namespace crowdsurf::controller {
+
+struct JobRecord {
+  struct DeletedOnWord {  // a worker, on the word of its peers
+    WallTime at;
+    std::string node;
+  };
+  struct Told {         // by its agents
+    Progress progress;  // its rate: the median of the rates since the one before
+    std::optional<WallTime> taken;
+    std::vector<double> rates;  // told since then
+  };
+  struct Explained {  // what the events of its first late worker said
+    std::string uid, message;
+    WallTime asked;
+    int times = 0;  // that they were asked for
+  };
+  struct Purse {  // of its events
+    double tokens = 0;
+    WallTime at;
+  };
+
+  struct Heard {                    // of its agents
+    std::optional<Progress> words;  // left behind, also by those that are gone
+    std::string worker, wait;       // of the one that was asked last
+  };
+
+  Told told;
+  Heard heard;
+  std::optional<Purse> purse;  // none: no event was written yet
+  Explained explained;
+  std::vector<DeletedOnWord> deleted_on_word;
+};
+
+}  // namespace crowdsurf::controller
