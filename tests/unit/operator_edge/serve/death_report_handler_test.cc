@@ -57,7 +57,7 @@ class FakeApiServer {
       user["extra"] = {{"authentication.kubernetes.io/pod-name", {"crowd-1-1"}},
                        {"authentication.kubernetes.io/pod-uid", {"uid-1"}}};
     }
-    return {{"status", {{"authenticated", true}, {"user", user}}}};
+    return {{"status", {{"authenticated", true}, {"audiences", {"crowdsurf"}}, {"user", user}}}};
   }
   httplib::Server server_;
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
