@@ -27,6 +27,7 @@ class Draw {
     Rng fills = Rng(s_.seed).Fork("fills");
     s_.fills = fills.Bernoulli(0.5) ? fills.UniformDouble() : 0;
     DrawClocks();
+    DrawFetches();
     if (!s_.mild) {
       DrawLongSteps();
       DrawLinks();
@@ -102,6 +103,13 @@ class Draw {
     if (rng_.Bernoulli(0.5))
       for (int i = OneOf(3); i >= 0; --i) s_.joins.push_back(During());
     if (rng_.Bernoulli(0.2)) s_.leaves.push_back({During(), Duration(), OneOf(s_.members)});
+  }
+
+  // A quarter of a state comes in up to several averages of the others.
+  void DrawFetches() {
+    Rng fetches = Rng(s_.seed).Fork("fetches");
+    if (fetches.Bernoulli(0.5))
+      s_.fetch_part = Milliseconds(static_cast<int64_t>(1 + fetches.Uniform(200)));
   }
 
   // One clock in a quarter of the jobs, by up to five seconds: five lives of a record.

@@ -83,6 +83,7 @@ struct ChaosScenario {
   LinkOptions links;
   double record_loss = 0;
   Duration fold_time = Microseconds(50);
+  Duration fetch_part;  // a quarter of a state takes so long; none: all of it comes at once
   Duration start_spread = Milliseconds(50);
 
   struct Death {

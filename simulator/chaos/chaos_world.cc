@@ -287,16 +287,27 @@ bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
   return worker::IsQuorum(witnesses->second, living);
 }
 
-HeldValues<float> ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
-  // The first donor that both ends reach and that still has it.
+// Of the first donor that both ends reach and that has it still.
+HeldValues<float> ChaosWorld::FindAt(
+    int node, const worker::FetchState& fetch,
+    const std::function<HeldValues<float>(const PeerNode& donor)>& held) {
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end() || !At(node).Knows(donor)) continue;
     if (!network_.Reaches(at->second, node) || !network_.Reaches(node, at->second)) continue;
-    const auto held = At(at->second).Serves(fetch.averaging, fetch.root);
-    if (held.average != nullptr) return held;
+    const HeldValues<float> found = held(At(at->second));
+    if (found.average != nullptr) return found;
   }
   return {};
+}
+
+HeldValues<float> ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
+  return FindAt(node, fetch,
+                [&](const PeerNode& donor) { return donor.Serves(fetch.averaging, fetch.root); });
+}
+
+HeldValues<float> ChaosWorld::FindNewest(int node, const worker::FetchState& fetch) {
+  return FindAt(node, fetch, [](const PeerNode& donor) { return donor.Newest(); });
 }
 
 void ChaosWorld::Heal() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,6 +44,7 @@ class ChaosWorld : public PeerOutside {
   void OnMixed(int node, const std::vector<float>& result) override;
   void OnRoundsMoved(int node) override;
   HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
+  HeldValues<float> FindNewest(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
   OuterCheckers& outer_checkers() override { return outer_checkers_; }
@@ -62,6 +64,8 @@ class ChaosWorld : public PeerOutside {
   void Schedule();
   void ScheduleSpells();
   void Heal();
+  HeldValues<float> FindAt(int node, const worker::FetchState& fetch,
+                           const std::function<HeldValues<float>(const PeerNode& donor)>& held);
   bool CanSend(int from, const PeerId& to);
   uint64_t Arrival(int target) const;
   void Look(int from);

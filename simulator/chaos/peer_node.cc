@@ -17,6 +17,15 @@ namespace {
 
 constexpr double kUnitsMissed = 0.03;  // of the snapshots of a job with IST
 
+HostTimes TimesOf(const ChaosScenario& scenario) {
+  HostTimes times{.fold = scenario.fold_time};
+  if (scenario.fetch_part > Duration()) {
+    times.fetch = scenario.fetch_part;
+    times.fetch_parts = 4;
+  }
+  return times;
+}
+
 ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
                                  const ChaosScenario& scenario, PeerOutside& outside, Rng rng) {
   return {
@@ -26,7 +35,7 @@ ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
       .tensors = scenario.graph ? scenario.graph->tensors : worker::TensorViews(),
       .units = scenario.units,
       .gives_first = scenario.gives_first,
-      .times = {.fold = scenario.fold_time},
+      .times = TimesOf(scenario),
       .log = scenario.log,
       .chunks = std::make_unique<WatchedChunks>(node, outside.origins(), outside.round_checkers())};
 }

@@ -55,6 +55,8 @@ struct HostTimes {
   Duration fold = Microseconds(50);
   Duration fetch = kFetchTime;  // one try of a state transfer
   int fetch_tries = 5;
+  // Of a state: each takes `fetch`. Between two of them its donors may go on.
+  size_t fetch_parts = 1;
 };
 
 // A committed state that a host holds. No average: it holds none.
@@ -62,6 +64,10 @@ template <class Scalar>
 struct HeldValues {
   const Buffer<Scalar>* average = nullptr;
   const Buffer<Scalar>* velocity = nullptr;  // null: none, or zeros
+  bool mixed = false;                        // parts are of several averages
+  double job_samples = 0;                    // when it was committed
+  worker::AveragingId averaging = {};
+  Digest root = {};
 };
 
 template <class Scalar>
@@ -80,6 +86,10 @@ class ActionHost : public Process {
     // What a donor of the list holds for (averaging, root). Nothing: no donor that this node
     // reaches has it.
     virtual HeldValues<Scalar> FindState(int node, const worker::FetchState& fetch) = 0;
+    // What a donor of the list holds by now.
+    virtual HeldValues<Scalar> FindNewest(int /*node*/, const worker::FetchState& /*fetch*/) {
+      return {};
+    }
     virtual void OnDeath(int node) = 0;  // also of a node that left
   };
   struct Setup {
@@ -114,6 +124,8 @@ class ActionHost : public Process {
   const MetricRegistry& metrics() const { return metrics_; }
   // The committed state, if it is (averaging, root) and this process can serve it now.
   HeldValues<Scalar> Serves(worker::AveragingId averaging, const Digest& root) const;
+  // The one that it can serve now.
+  HeldValues<Scalar> Newest() const;
 
  protected:
   // ---- the trainer
@@ -160,6 +172,15 @@ class ActionHost : public Process {
     Digest root;
     worker::Region region = worker::Region::kInboxA;
     worker::StateParts parts = worker::StateParts::kAverage;
+    double job_samples = 0;
+  };
+  // A state that comes in parts.
+  struct Coming {
+    worker::FetchState fetch;  // as it is asked for by now
+    Buffer<Scalar> average, velocity;
+    size_t part = 0;  // the next one
+    bool mixed = false;
+    double job_samples = 0;
   };
   using FoldKey = std::tuple<worker::RoundHandle, worker::ChunkIndex, worker::Ballot>;
 
@@ -176,6 +197,9 @@ class ActionHost : public Process {
   void Offer(const Donation& offer, const worker::ResultHashes* hashes = nullptr);
   void FetchAfter(Duration delay, const worker::FetchState& fetch, int tries);
   void FinishFetch(const worker::FetchState& fetch, int tries);
+  void FetchPart();
+  HeldValues<Scalar> FindPart();
+  void TakeFetched(const worker::FetchState& fetch, const HeldValues<Scalar>& found);
   std::optional<Duration> RoundTripTo(const PeerId& peer) const;
 
   // ---- actions
@@ -239,6 +263,7 @@ class ActionHost : public Process {
   std::optional<Donation> donation_;
   worker::AveragingId adopted_;
   uint64_t fetch_serial_ = 0;
+  Coming coming_;
 };
 
 extern template class ActionHost<float>;

@@ -26,13 +26,14 @@ void ActionHost<Scalar>::Act(const worker::Deliver& action) {
   }
   if (action.parts == worker::StateParts::kAverage)
     At(Region::kVelocity).Resize(setup_.elements);  // void: zeros, until it is used again
-  Offer({action.averaging, {}, action.region, action.parts}, action.hashes.get());
+  Offer({action.averaging, {}, action.region, action.parts, action.job_samples},
+        action.hashes.get());
   GiveResult(action.averaging, action.region);
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::MoveTrainer& action) {
-  Offer({action.averaging, {}, Region::kInboxA, action.parts});
+  Offer({action.averaging, {}, Region::kInboxA, action.parts, action.job_samples});
   GiveResult(action.averaging, action.region);
 }
 
@@ -69,10 +70,19 @@ void ActionHost<Scalar>::Offer(const Donation& offer, const worker::ResultHashes
 template <class Scalar>
 HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId averaging,
                                               const Digest& root) const {
+  if (!donation_ || donation_->averaging != averaging || donation_->root != root) return {};
+  return Newest();
+}
+
+template <class Scalar>
+HeldValues<Scalar> ActionHost<Scalar>::Newest() const {
   if (!alive() || frozen() || !donation_) return {};
-  if (donation_->averaging != averaging || donation_->root != root) return {};
   const bool velocity = donation_->parts == worker::StateParts::kAverageAndVelocity;
-  return {&regions_.At(donation_->region), velocity ? &regions_.At(Region::kVelocity) : nullptr};
+  return {.average = &regions_.At(donation_->region),
+          .velocity = velocity ? &regions_.At(Region::kVelocity) : nullptr,
+          .job_samples = donation_->job_samples,
+          .averaging = donation_->averaging,
+          .root = donation_->root};
 }
 
 template <class Scalar>
@@ -86,6 +96,10 @@ void ActionHost<Scalar>::FetchAfter(Duration delay, const worker::FetchState& fe
 
 template <class Scalar>
 void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries) {
+  if (!fetch.donors.empty() && setup_.times.fetch_parts > 1) {
+    coming_ = {.fetch = fetch, .average = {}, .velocity = {}};
+    return FetchPart();
+  }
   // Without donors the average lies there already: a checkpoint's.
   HeldValues<Scalar> found{&At(fetch.region), &At(Region::kVelocity)};
   if (!fetch.donors.empty()) found = outside_.FindState(index(), fetch);
@@ -95,7 +109,59 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
       return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
     return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
   }
-  // Copied at once: a transfer in which donors change is not simulated here.
+  TakeFetched(fetch, found);
+}
+
+// As StateFetch: what a trainer adopts may be of several averages, but not of none.
+template <class Scalar>
+HeldValues<Scalar> ActionHost<Scalar>::FindPart() {
+  const HeldValues<Scalar> same = outside_.FindState(index(), coming_.fetch);
+  const bool mixes = coming_.fetch.adopt && !worker::AveragesGradients(setup_.config.averaging);
+  if (same.average != nullptr) coming_.job_samples = same.job_samples;
+  if (same.average != nullptr || !mixes) return same;
+  const HeldValues<Scalar> newer = outside_.FindNewest(index(), coming_.fetch);
+  if (newer.average == nullptr || newer.averaging < coming_.fetch.averaging) return {};
+  if (coming_.job_samples == 0 || newer.job_samples == 0) {
+    coming_.part = 0;
+    coming_.mixed = false;
+  }
+  coming_.mixed |= coming_.part > 0;
+  coming_.fetch.averaging = newer.averaging;
+  coming_.fetch.root = newer.root;
+  coming_.job_samples = newer.job_samples;
+  return newer;
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::FetchPart() {
+  const HeldValues<Scalar> found = FindPart();
+  if (found.average == nullptr)
+    return Local(worker::StateFetched{coming_.fetch.averaging, coming_.fetch.root, false});
+  const size_t parts = setup_.times.fetch_parts, elements = setup_.elements;
+  if (coming_.average.values.size() != elements) {
+    coming_.average.Resize(elements);
+    coming_.velocity.Resize(elements);
+  }
+  const size_t begin = elements * coming_.part / parts;
+  const size_t end = elements * ++coming_.part / parts;
+  for (size_t e = begin; e < end; ++e) {
+    coming_.average.values[e] = found.average->values[e];
+    coming_.average.origins[e] = found.average->origins[e];
+    coming_.velocity.values[e] = found.velocity == nullptr ? 0 : found.velocity->values[e];
+  }
+  if (coming_.part < parts)
+    return DoAfter(setup_.times.fetch, [this, serial = fetch_serial_] {
+      if (serial == fetch_serial_) FetchPart();
+    });
+  TakeFetched(coming_.fetch, {.average = &coming_.average,
+                              .velocity = found.velocity == nullptr ? nullptr : &coming_.velocity,
+                              .mixed = coming_.mixed,
+                              .job_samples = coming_.job_samples});
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::TakeFetched(const worker::FetchState& fetch,
+                                     const HeldValues<Scalar>& found) {
   At(fetch.region) = *found.average;
   if (found.velocity == nullptr)
     At(Region::kVelocity).Resize(setup_.elements);
@@ -103,15 +169,21 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
     At(Region::kVelocity) = *found.velocity;
   Overwrite(fetch.region);
   // What was fetched is served on, under the root that it was asked for by.
-  donation_ = Donation{fetch.averaging, fetch.root, fetch.region,
-                       found.velocity == nullptr ? worker::StateParts::kAverage
-                                                 : worker::StateParts::kAverageAndVelocity};
+  if (!found.mixed)
+    donation_ = Donation{fetch.averaging, fetch.root, fetch.region,
+                         found.velocity == nullptr ? worker::StateParts::kAverage
+                                                   : worker::StateParts::kAverageAndVelocity,
+                         found.job_samples};
   if (fetch.adopt) {
     adopted_ = fetch.averaging;
     AdoptState(fetch.region);
     StartTrainer();
   }
-  Local(worker::StateFetched{fetch.averaging, fetch.root, true});
+  Local(worker::StateFetched{.averaging = fetch.averaging,
+                             .root = found.mixed ? Digest() : fetch.root,
+                             .ok = true,
+                             .job_samples = found.job_samples,
+                             .mixed = found.mixed});
   // The trainer has left its parameters where the base lies.
   if (fetch.region == Region::kInboxB && worker::AveragesGradients(setup_.config.averaging)) {
     At(Region::kInboxA) = At(Region::kInboxB);
@@ -127,6 +199,7 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   template void ActionHost<Scalar>::Offer(const Donation&, const worker::ResultHashes*);     \
   template HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId, const Digest&) \
       const;                                                                                 \
+  template HeldValues<Scalar> ActionHost<Scalar>::Newest() const;                            \
   template void ActionHost<Scalar>::FetchAfter(Duration, const worker::FetchState&, int);    \
   template void ActionHost<Scalar>::FinishFetch(const worker::FetchState&, int)
 CROWDSURF_INSTANTIATE(float);

@@ -52,6 +52,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   turns_ = Turns(view);
   // The first interval of a newcomer begins with its seat.
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  if (start_.IsOld(job_.averaging)) leases_.Discard();
   seated_ = true;
   if (child && HasUnits() && OfThisView(committed_.averaging)) DisownBase();
   jump_ = AveragingId();
@@ -96,6 +97,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
 
 void Averaging::OnUnseated(Time now, Actions& out) {
   seated_ = false;  // first: nothing may begin again
+  left_behind_.Reset();
   catch_up_.Drop();
   DropFirst();
   ledger_sync_.Stop();
@@ -271,6 +273,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   progress_ = {};
   leases_.OnTrainer(trainer.fresh ? TrainerPast::kNone : TrainerPast::kUnknown);
   took_part_ = false;
+  start_ = {};
   mark_ = {.step = 0, .samples = 0, .time = now};
 }
 

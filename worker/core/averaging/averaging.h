@@ -13,9 +13,11 @@
 #include <set>
 #include <vector>
 
+#include "worker/core/averaging/adopted_start.h"
 #include "worker/core/averaging/catch_up.h"
 #include "worker/core/averaging/group_rounds.h"
 #include "worker/core/averaging/ledger_sync.h"
+#include "worker/core/averaging/left_behind.h"
 #include "worker/core/averaging/mixing.h"
 #include "worker/core/averaging/turn_weight.h"
 #include "worker/core/port/actions.h"
@@ -102,6 +104,8 @@ class Averaging {
   void OnRestoredLedger(const Bytes& ledger);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.
   void OnAdopted(const Committed& committed);
+  // That was another peer's, and this peer has no seat yet.
+  void SetStart(const AdoptedStart& start) { start_ = start; }
 
   // ---- messages ----
   void OnDue(Time now, const PeerId& from, AveragingId averaging, Actions& out);
@@ -156,11 +160,14 @@ class Averaging {
   // What this peer can serve. No root: it is being hashed, or overwritten by an averaging under
   // way.
   const Committed& committed() const { return committed_; }
-  const Committed& job() const { return job_; }  // what the job has, as far as known
-  bool took_part() const { return took_part_; }  // the present trainer, in some average
+  const Committed& job() const { return job_; }         // what the job has, as far as known
+  bool took_part() const { return took_part_; }         // the present trainer, in some average
+  const AdoptedStart& start() const { return start_; }  // what that began from
   uint64_t deliveries() const { return deliveries_; }
   uint64_t abandoned() const { return abandoned_; }
   const Mixing& mixing() const { return mixing_; }
+  // It sits averagings out, and will for as long as it stays in this view.
+  bool left_behind(Time now) const { return left_behind_.is(now) && !catch_up_.busy(); }
   // A newcomer that holds this average or a later one is near enough for a seat.
   AveragingId near_enough() const;
   // Averagings after a view's first leave members with values of their own.
@@ -411,6 +418,8 @@ class Averaging {
   Committed ahead_;  // said by others while the averaging under way was open
   uint64_t deliveries_ = 0;
   bool took_part_ = false;
+  AdoptedStart start_;
+  LeftBehind left_behind_;  // of units and changes
   uint64_t abandoned_ = 0;
 };
 

@@ -143,6 +143,7 @@ void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
     // Without the base it has nothing to give, however often it has to try; and where nobody is
     // left who has it, it would be due at once for the next averaging, and sit that out as well.
     catch_up_.TryAnew();
+    if (!Gathers()) left_behind_.OnSatOut(now);
     if (!Gathers() && !catch_up_.busy() && Missed() == nullptr) GoWithoutBase(out);
     mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   }
@@ -183,7 +184,8 @@ const Committed* Averaging::Missed() const {
 // True while it is under way.
 bool Averaging::GoCatchUp(Time now, Actions& out) {
   if (catch_up_.busy()) return true;
-  if (!Ready() || !idle() || hashing_) return false;
+  // It is about to give its cell back: a fetch would outlast the seat.
+  if (!Ready() || !idle() || hashing_ || left_behind_.is(now)) return false;
   const Committed* missed = Missed();
   if (missed == nullptr) return false;
   log_.Info("catching up",

@@ -196,6 +196,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   turn_weight_.OnWhole(snapshot_);
   hashing_ = KeepsBase();
   catch_up_.OnDelivered();
+  left_behind_.Reset();
   // No outer step, nor a trainer's, has made other values of what the last round decided.
   const bool as_decided =
       PartsOf() == StateParts::kAverage && !KeepsBase() && !Gathers() && last_to_ == result.region;
@@ -209,6 +210,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
                         .hashes = as_decided ? last_hashes_ : nullptr});
   ++deliveries_;
   took_part_ = true;
+  start_ = {};
   metrics_.averagings_delivered->Add();
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(result.averaging.value()));

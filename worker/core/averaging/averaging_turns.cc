@@ -24,6 +24,7 @@ void Averaging::FinishRound(Time now, const DeliverResult& result, Actions& out)
   out.push_back(DeliverMix{result.averaging, result.region});
   ++deliveries_;
   took_part_ = true;
+  start_ = {};
   metrics_.averagings_delivered->Add();
   metrics_.averaging->Set(static_cast<double>(result.averaging.value()));
   log_.Info("round delivered",

@@ -268,8 +268,11 @@ void Membership::Settle(Time now, Actions& out) {
   TakePending(now, out);
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
+  // It has no base, and cannot fetch one before the next is made: it gets one with the next view.
+  if (seated() && averaging_.left_behind(now)) GiveSeatBack(now, out);
   if (seated()) {
-    TendFirst(now, out);
+    TendFirst(out);
+    AnswerWaiting(now, out);
     Govern(now, out);
     TakePending(now, out);
     if (seated()) SeekBetterLineage(now, out);

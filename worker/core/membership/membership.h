@@ -28,6 +28,7 @@
 #include "worker/core/membership/roster.h"
 #include "worker/core/membership/seat_rumors.h"
 #include "worker/core/membership/successor.h"
+#include "worker/core/membership/waiting_joiners.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/config.h"
 #include "worker/core/port/inputs.h"
@@ -122,10 +123,6 @@ class Membership {
     Time since;
     Time heard;
   };
-  struct FetchTold {  // the average that a newcomer was sent to fetch
-    AveragingId averaging = {};
-    Time at;
-  };
   // For an averaging of the parent that others were in and that does not reach this peer.
   static constexpr Duration kBarrierPatience = Seconds(1);
 
@@ -134,6 +131,7 @@ class Membership {
   void SetPending(Time now, Seating next, Actions& out);
   void Enter(Time now, Seating seating, Actions& out);
   void Unseat(Time now, Actions& out);
+  void GiveSeatBack(Time now, Actions& out);  // the others are told
   bool Wants(const Seating& next) const;
   bool IsOwnBranch(const View& view) const;
   struct Entered;
@@ -204,6 +202,7 @@ class Membership {
   bool NeedsView(Time now);
   bool SomebodyFollows(Time now) const;
   bool StrictView() const;
+  bool ComesWithView(const message::JoinRequest& request) const;
   bool SuccessorProposed() const;
   bool TargetMet(Time now) const;
   void Propose(Time now, Actions& out);
@@ -213,9 +212,10 @@ class Membership {
   void MaybeBranch(Time now, Actions& out);
   bool LivesElsewhere() const;
   void FindSilent(Time now);
-  std::optional<message::JoinAnswer> Objection(Time now, const message::JoinRequest& request) const;
-  void NoteFetch(Time now, const PeerId& peer, AveragingId averaging);
-  bool FetchedAsTold(Time now, const message::JoinRequest& request) const;
+  std::optional<message::JoinAnswer> Objection(const message::JoinRequest& request) const;
+  void NoteFetch(const PeerId& peer, AveragingId averaging);
+  void AnswerWaiting(Time now, Actions& out);
+  bool FetchedAsTold(const message::JoinRequest& request) const;
 
   // as a newcomer (membership_joining.cc)
   void SeekSeat(Time now, Actions& out);
@@ -224,8 +224,8 @@ class Membership {
   // `refusal`: nullptr, it is refused no longer.
   void NoteRefusal(const PeerId& from, const message::JoinAnswer* refusal);
   void FormFirst(Time now, Actions& out);
-  void AnswerJoiners(Time now, Actions& out);
-  void TendFirst(Time now, Actions& out);
+  void AnswerJoiners(Actions& out);
+  void TendFirst(Actions& out);
   void NoteFirstMissed(Time now);
   void LetStartOnce(Actions& out);
   bool LeavesByItsRecord(const PeerId& peer) const;
@@ -268,7 +268,8 @@ class Membership {
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
   std::map<PeerId, Joiner> joiners_;
-  std::map<PeerId, FetchTold> fetch_told_;  // at most kMaxJoiners
+  WaitingJoiners waiting_;                    // for an average that they can be sent to
+  std::map<PeerId, AveragingId> fetch_told_;  // sent to fetch that; at most kMaxJoiners
   std::optional<SuccessorProposer> proposer_;
   SuccessorWitness witness_;
   std::optional<BranchLeader> leader_;

@@ -11,7 +11,7 @@ namespace {
 constexpr Duration kFetchPause = Milliseconds(200);  // after a transfer that failed
 constexpr Duration kSeekLineageEvery = Milliseconds(500);
 // For first parameters whose donors fail: a worker that goes without them is better than none. One
-// try takes two minutes at most.
+// try ends after half a minute without progress.
 constexpr Duration kFirstPatience = Seconds(30);
 
 }  // namespace
@@ -37,7 +37,10 @@ void Membership::OnTrainerGone(Time now, Actions& out) {
   averaging_.OnTrainerGone(now, out);
   holds_ = AveragingId();
   // After the end of the job trainers go; who asks late must still hear of the view that says so.
-  if (!seating_ || job_over_) return;
+  if (seating_ && !job_over_) GiveSeatBack(now, out);
+}
+
+void Membership::GiveSeatBack(Time now, Actions& out) {
   SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
   Unseat(now, out);
 }
@@ -51,7 +54,8 @@ void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
 }
 
 bool Membership::Trained() const {
-  return averaging_.took_part() || (trainer_ && !trainer_->fresh) || own_first_;
+  const bool adopted = averaging_.start().adopted() && !holds_first_;
+  return averaging_.took_part() || adopted || (trainer_ && !trainer_->fresh) || own_first_;
 }
 
 void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
@@ -61,11 +65,15 @@ void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
   // Two lineages have the same numbers, and each its own first parameters: for anybody else they
   // count for nothing.
   const bool elsewhere = holds_first_ && peer != first_from_;
+  AveragingId holds = holds_;
+  if (averaging_.took_part()) holds = std::max(holds, averaging_.committed().averaging);
+  // Values of several averages are none of them.
+  if (elsewhere || averaging_.start().mixed()) holds = AveragingId();
   SendAll({peer},
           message::JoinRequest{.member = Self(),
                                .contact = roster_.ContactsOf({config_.id}).front(),
                                .next = averaging_.first_of_new_view(),
-                               .holds = elsewhere ? AveragingId() : holds_,
+                               .holds = holds,
                                .trained = Trained(),
                                .schema = trainer_->schema,
                                .lineage = leaving},
@@ -87,17 +95,17 @@ void Membership::FormFirst(Time now, Actions& out) {
   const View view = FirstView(Self(), Facts());
   log_.Info("first view formed", {{"averaging", view.first_averaging.value()}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
-  if (!giving_first_) AnswerJoiners(now, out);
+  if (!giving_first_) AnswerJoiners(out);
   Govern(now, out);
   TakePending(now, out);
 }
 
 // Those who asked before there was a view, or first parameters, are answered as if they asked now.
-void Membership::AnswerJoiners(Time now, Actions& out) {
+void Membership::AnswerJoiners(Actions& out) {
   for (auto at = joiners_.begin(); at != joiners_.end();) {
-    const auto objection = Objection(now, at->second.request);
+    const auto objection = Objection(at->second.request);
     if (objection && objection->kind == message::JoinAnswer::Kind::kFetchFirst)
-      NoteFetch(now, at->first, objection->committed.averaging);
+      NoteFetch(at->first, objection->committed.averaging);
     if (objection) SendAll({at->first}, *objection, out);
     at = objection ? joiners_.erase(at) : std::next(at);
   }
@@ -105,7 +113,7 @@ void Membership::AnswerJoiners(Time now, Actions& out) {
 
 // This peer formed the first view: its trainer is held until it has given its parameters, and all
 // that want a seat wait until they can fetch them.
-void Membership::TendFirst(Time now, Actions& out) {
+void Membership::TendFirst(Actions& out) {
   if (!giving_first_) return;
   LetStartOnce(out);
   if (averaging_.gives_first()) return;
@@ -113,7 +121,7 @@ void Membership::TendFirst(Time now, Actions& out) {
   holds_ = averaging_.committed().averaging;
   holds_first_ = !holds_.is_zero();
   highest_first_ = std::max(highest_first_, holds_);
-  AnswerJoiners(now, out);
+  AnswerJoiners(out);
 }
 
 void Membership::NoteFirstMissed(Time now) {
@@ -193,10 +201,8 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
     averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineageEvery * 2, out);
     return;
   }
-  if (seated()) {  // nothing of its own lineage is worth keeping: it comes as a newcomer
-    SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
-    Unseat(now, out);
-  }
+  // Nothing of its own lineage is worth keeping: it comes as a newcomer.
+  if (seated()) GiveSeatBack(now, out);
   fetching_ = answer.committed;
   if (fetching_->job_samples == 0 && first_sought_.unset()) first_sought_ = now;
   first_from_ = from;
@@ -231,9 +237,12 @@ void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions& 
   first_sought_ = Time();
   started_trainer_ = true;
   joined_with_state_ = !holds_first_;
+  if (fetched.mixed) got.root = Digest();
   averaging_.OnAdopted(got);
+  // A checkpoint is taken by who has a seat.
+  if (!seated()) averaging_.SetStart({got.averaging, fetched.mixed});
   joining_.AskSoon();
-  log_.Info("state adopted", {{"averaging", got.averaging.value()}});
+  log_.Info("state adopted", {{"averaging", got.averaging.value()}, {"mixed", fetched.mixed}});
 }
 
 // The held trainer starts: from the restored average, or from its own first parameters, when it has

@@ -8,15 +8,13 @@
 namespace crowdsurf::worker {
 namespace {
 
-// A newcomer's transfer gives up after two minutes; who is longer away is sent again.
-constexpr Duration kFetchToldKept = Seconds(150);
 constexpr size_t kMaxDonors = 8;  // more in parallel would not fill a newcomer's link faster
 
 }  // namespace
 
 // Why a request gets no seat now; nullopt: it gets one.
 std::optional<message::JoinAnswer> Membership::Objection(
-    Time now, const message::JoinRequest& request) const {
+    const message::JoinRequest& request) const {
   using message::JoinAnswer;
   if (trainer_ && request.schema != trainer_->schema)
     return JoinAnswer{
@@ -33,11 +31,12 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (AveragesGradients(newest_)) return std::nullopt;
   const Committed& job = averaging_.job();
   // What was the last average when the transfer began is near enough, however many the job has made
-  // meanwhile: where they are quicker than a transfer, a second one would come as late.
+  // meanwhile: where they are quicker than a transfer, a second one would come as late. Who has
+  // fetched an average is trained, also from there.
   // Of first parameters the number says nothing: they may be those of another lineage.
   const bool counts = request.holds > highest_first_;
   const bool near = (counts && request.holds + 1 >= averaging_.near_enough()) ||
-                    (!request.holds.is_zero() && FetchedAsTold(now, request));
+                    (!request.holds.is_zero() && FetchedAsTold(request));
   const bool ahead = (counts || highest_first_.is_zero()) && request.holds >= job.averaging;
   if (job.averaging.is_zero() || request.trained || near || ahead) return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
@@ -56,18 +55,17 @@ std::optional<message::JoinAnswer> Membership::Objection(
   return answer;
 }
 
-void Membership::NoteFetch(Time now, const PeerId& peer, AveragingId averaging) {
+void Membership::NoteFetch(const PeerId& peer, AveragingId averaging) {
   if (fetch_told_.size() >= kMaxJoiners && !fetch_told_.contains(peer)) {
     fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
     metrics_.RefuseMessage(MessageRefusal::kTooManyFetches);
   }
-  fetch_told_[peer] = {.averaging = averaging, .at = now};
+  fetch_told_[peer] = averaging;
 }
 
-bool Membership::FetchedAsTold(Time now, const message::JoinRequest& request) const {
+bool Membership::FetchedAsTold(const message::JoinRequest& request) const {
   const auto told = fetch_told_.find(request.member.id);
-  return told != fetch_told_.end() && request.holds >= told->second.averaging &&
-         now - told->second.at <= kFetchToldKept;
+  return told != fetch_told_.end() && request.holds >= told->second;
 }
 
 void Membership::OnJoinRequest(Time now, const PeerId& from, const message::JoinRequest& request,
@@ -99,7 +97,7 @@ void Membership::OnJoinRequest(Time now, const PeerId& from, const message::Join
   // Who has left this view waits until its cell is vacated and the next view made. Nobody but the
   // steward says so: it may be the one that does not know yet.
   if (sits) return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
-  const auto objection = Objection(now, request);
+  const auto objection = Objection(request);
   const bool refused = objection && objection->kind == JoinAnswer::Kind::kRefused;
   if (averaging_.gives_first() && !refused) {  // all are told when they can be fetched
     note();
@@ -107,13 +105,22 @@ void Membership::OnJoinRequest(Time now, const PeerId& from, const message::Join
   }
   if (objection) {
     if (objection->kind == JoinAnswer::Kind::kFetchFirst)
-      NoteFetch(now, from, objection->committed.averaging);
+      NoteFetch(from, objection->committed.averaging);
+    if (objection->kind == JoinAnswer::Kind::kWait && !waiting_.Add(now, request))
+      metrics_.RefuseMessage(MessageRefusal::kTooManyJoiners);
     return SendAll({from}, *objection, out);
   }
   note();
   Govern(now, out);
   if (joiners_.contains(from))
     SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+}
+
+// There was nothing to fetch when they asked.
+void Membership::AnswerWaiting(Time now, Actions& out) {
+  if (waiting_.empty() || averaging_.committed().root.none()) return;
+  for (const message::JoinRequest& request : waiting_.Take(now))
+    if (!down_.contains(request.member.id)) OnJoinRequest(now, request.member.id, request, out);
 }
 
 // The one entrance of views from others.

@@ -110,6 +110,18 @@ bool Membership::SomebodyFollows(Time now) const {
 // every change, and gives no seats.
 bool Membership::StrictView() const { return NeedsOf(seating_->view().config).strict_view; }
 
+// Of units and of changes all measure from an average of their view. Who comes with an older one
+// than the last two took longer to fetch it than the members need for the next, so it would never
+// have theirs. The first average of the next view is one of whole values, and all measure from
+// that.
+bool Membership::ComesWithView(const message::JoinRequest& request) const {
+  const View& view = seating_->view();
+  const bool measures =
+      view.config.strategy == StrategyKind::kIst || view.config.compression == WireFormat::kInt8;
+  const AveragingId job = averaging_.job().averaging;
+  return measures && job >= view.first_averaging && request.holds + 1 < job;
+}
+
 // A view that was composed before a seat was given has no place for the peer that takes it. Of one
 // that a dead steward proposed this witness knows nothing more than that: it may be decided.
 bool Membership::SuccessorProposed() const {
@@ -144,7 +156,7 @@ void Membership::SeatJoiners(Time now, Actions& out) {
     const auto cell = seating_->FreeCell();
     if (!cell) break;
     // Who has left this view never comes back into it: it waits for the next one.
-    if (departed_.contains(peer)) continue;
+    if (departed_.contains(peer) || ComesWithView(joiner.request)) continue;
     if (down_.contains(peer) || seating_->seats().size() >= kMaxSeats / 2) continue;
     Seat seat{.member = joiner.request.member,
               .steward = config_.id,

@@ -93,8 +93,8 @@ struct SpeakChunk {
 };
 // Fetch the committed average `averaging` with content hash `root` from any of `donors` into
 // `region`, and its velocity, or zeros, into kVelocity when all of it is there; adopt: the trainer
-// takes it (and a donor's opaque state) in place of its own, and starts. Ends with StateFetched. A
-// newer FetchState replaces it.
+// takes it (and a donor's opaque state) in place of its own, and starts; it may then be of several
+// averages, where donors go on. Ends with StateFetched. A newer FetchState replaces it.
 struct FetchState {
   AveragingId averaging = {};
   Digest root;

@@ -88,6 +88,8 @@ struct StateFetched {
   Digest root;
   bool ok = false;
   double job_samples = 0;  // of a newer average
+  // Values of several averages, as donors went on; `averaging` is the newest, and there is no root.
+  bool mixed = false;
 };
 // The host's content hash (state_fetch) of the state that was delivered, restored or offered: from
 // now on this peer can be a donor of (averaging, root). No root: there was no time to hash it.

@@ -53,6 +53,11 @@ void LeaseHolder::OnAdopted() {
   discarding_ = false;
 }
 
+void LeaseHolder::Discard() {
+  LeaveStream();
+  discarding_ = true;
+}
+
 void LeaseHolder::Close() {
   if (closed_) return;
   closed_ = news_ = true;

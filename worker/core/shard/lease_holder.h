@@ -32,6 +32,7 @@ class LeaseHolder {
   void OnProgress(const StreamProgress& progress);
   void OnSnapshot(const StreamPosition& position);  // the snapshot that Claims speaks of
   void OnAdopted();  // a committed average took the place of all that it has trained
+  void Discard();    // what it has trained from is stale, so it must not enter the model
   void Close();      // it leaves: it is to train nothing more
   // News for the trainer since the last call.
   std::optional<LeasesGranted> TakeNews();
@@ -39,7 +40,7 @@ class LeaseHolder {
   // ---- averagings
   // What goes with the snapshot into `averaging`.
   ClaimSet Claims(AveragingId averaging);
-  // The snapshot has samples in it that others train: it must have no weight.
+  // The snapshot has samples in it that others train, or is stale: it must have no weight.
   bool discards() const { return discarding_; }
   // The mean took the place of the snapshot.
   void OnDelivered();

@@ -26,9 +26,17 @@ void StateDonor::Offer(int inbox, StateManifest manifest) {
   opaque_behind_ = true;
 }
 
-void StateDonor::SetOpaque(Time now, OpaqueState opaque, AveragingId step) {
+bool StateDonor::SetOpaque(Time now, OpaqueState opaque, AveragingId step) {
+  if (IsRead(now)) return false;
   opaque_ = opaque;
   opaque_step_ = step;
+  opaque_at_ = now;
+  opaque_behind_ = false;
+  for (auto& [peer, joiner] : joiners_) joiner.read_opaque = Time();
+  return true;
+}
+
+void StateDonor::OnOpaqueMissed(Time now) {
   opaque_at_ = now;
   opaque_behind_ = false;
 }
@@ -47,12 +55,23 @@ const StateDonor::Offered* StateDonor::Newest() const {
   return best;
 }
 
+bool StateDonor::IsRead(Time now) const {
+  // Of a step of gradients: nobody reads one of an earlier step.
+  if (exact_ || opaque_at_.unset() || now - opaque_at_ > options_.opaque_kept) return false;
+  return std::any_of(joiners_.begin(), joiners_.end(), [&](const auto& joiner) {
+    const Time read = joiner.second.read_opaque;
+    return !read.unset() && now - read <= options_.silence;
+  });
+}
+
 bool StateDonor::WantsOpaque(Time now) const {
   if (exact_) {
     const Offered* newest = Newest();
     return newest != nullptr && newest->manifest.averaging != opaque_step_;
   }
-  if (opaque_at_.unset() || now - opaque_at_ > options_.opaque_fresh) return true;
+  if (opaque_at_.unset()) return true;
+  if (IsRead(now)) return false;
+  if (now - opaque_at_ > options_.opaque_fresh) return true;
   // Else two joiners would take the state away from each other, where averagings are quick.
   return opaque_behind_ && joiners_.empty();
 }
@@ -135,6 +154,7 @@ SendState StateDonor::AnswerChunk(Time now, const PeerId& from, const ChunkReque
   if (joiner == nullptr || joiner->sending >= options_.max_window) {
     return refuse(StateRefusal::kBusy, refused_busy_);
   }
+  if (request.opaque) joiner->read_opaque = now;
   ++joiner->sending;
   chunks_.Add();
   return send;

@@ -27,6 +27,9 @@ struct StateDonorOptions {
   // An opaque state that is older is asked for again. Joiners fetch it for about a second a
   // gigabyte.
   Duration opaque_fresh = Seconds(5);
+  // One that a joiner reads stays for so long: the joiner would begin it anew. A gigabyte at 15
+  // Mbit/s; an optimizer's state of ten minutes ago is better than none.
+  Duration opaque_kept = Seconds(600);
 };
 
 // To `to`: `message`, followed for a ChunkReply by bytes [offset, offset + bytes) of region
@@ -50,12 +53,16 @@ class StateDonor {
   // then.
   void Retire(int inbox);
   // What the trainer gave now. `step`: of the averaging that its parameters were of; 0: not said.
-  void SetOpaque(Time now, OpaqueState opaque, AveragingId step = {});
+  // False: a joiner reads the one before, which stays.
+  bool SetOpaque(Time now, OpaqueState opaque, AveragingId step = {});
+  // The trainer was asked, and gave none in time: joiners wait for none of this trainer again, as
+  // long as what is here would be fresh.
+  void OnOpaqueMissed(Time now);
   // From here on an average is offered only with the opaque state of the same step.
   void SetExact(bool exact) { exact_ = exact; }
   // The trainer should give its opaque state before a joiner is answered: there is none that goes
   // with the newest average, or it is old. While joiners fetch one it stays, as long as it is
-  // fresh.
+  // fresh, or one of them reads it.
   bool WantsOpaque(Time now) const;
 
   // Nullopt: nothing to send (a message that is none of a joiner's; counted).
@@ -72,6 +79,7 @@ class StateDonor {
  private:
   struct Joiner {
     Time heard;
+    Time read_opaque;  // a chunk of the present one; unset: not yet
     size_t sending = 0;
   };
   struct Offered {
@@ -79,6 +87,8 @@ class StateDonor {
     Digest root;
   };
   const Offered* Newest() const;
+  // The opaque state, by a joiner that has not fallen silent: it stays.
+  bool IsRead(Time now) const;
   // The joiner's entry, admitted if there is room; nullptr when there is none.
   Joiner* Admit(Time now, const PeerId& from);
   SendState AnswerManifest(Time now, const PeerId& from, const ManifestRequest& request);

@@ -25,7 +25,7 @@ Counter& ChunkCounter(MetricRegistry& metrics, const char* result) {
 
 StateFetch::StateFetch(Time now, StateFetchOptions options, MetricRegistry& metrics)
     : options_(options),
-      give_up_(now + options.whole),
+      progress_at_(now),
       chunks_kept_(ChunkCounter(metrics, "kept")),
       chunks_bad_(ChunkCounter(metrics, "bad")),
       chunks_unasked_(ChunkCounter(metrics, "unasked")),
@@ -74,6 +74,8 @@ void StateFetch::OnManifest(Time now, const PeerId& from, const ManifestReply& r
   }
   Donor& donor = it->second;
   donor.manifest_asked = Time();
+  donor.heard = now;
+  donor.gave = 0;
   // Busy is no failure: it is asked anew after the pause (OnTimer).
   if (reply.refusal == StateRefusal::kBusy) {
     donor.paused_until = now + options_.busy_pause;
@@ -111,17 +113,35 @@ void StateFetch::Retarget() {
   MoveTo(*manifests.at(best->first), best->first);
 }
 
+std::vector<bool> StateFetch::KeptFor(const StateManifest& next) {
+  std::vector<bool> keep(next.chunks(), false);
+  // Only chunks of the same places and the same key can be compared.
+  const bool comparable = target_->chunk_bytes == next.chunk_bytes &&
+                          target_->parts == next.parts && target_->hash_key == next.hash_key;
+  // Two workers' own first parameters have no value between them, and averages of no samples are
+  // such.
+  const bool mixes = options_.mix && target_->job_samples > 0 && next.job_samples > 0;
+  size_t from = 0;  // the target's chunk in which the next one's begins
+  for (size_t i = 0; i < keep.size(); ++i) {
+    if (comparable) keep[i] = have_[i] && target_->chunk_hashes[i] == next.chunk_hashes[i];
+    if (keep[i] || !mixes) continue;
+    const StateManifest::Bounds bounds = next.BoundsOf(i);
+    while (from < have_.size() && target_->BoundsOf(from).end <= bounds.begin) ++from;
+    uint64_t reached = bounds.begin;
+    for (size_t at = from; at < have_.size() && have_[at] && reached < bounds.end; ++at)
+      reached = target_->BoundsOf(at).end;
+    keep[i] = reached >= bounds.end;
+    mixed_ |= keep[i];
+  }
+  return keep;
+}
+
 void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
   std::vector<bool> keep(manifest.chunks(), false);
   if (target_) {
     retargets_.Add();
-    // Only chunks of the same places and the same key can be compared.
-    if (target_->chunk_bytes == manifest.chunk_bytes && target_->parts == manifest.parts &&
-        target_->hash_key == manifest.hash_key) {
-      for (size_t i = 0; i < std::min(keep.size(), have_.size()); ++i) {
-        keep[i] = have_[i] && target_->chunk_hashes[i] == manifest.chunk_hashes[i];
-      }
-    }
+    ++moves_;
+    keep = KeptFor(manifest);
   }
   if (options_.exact_opaque && opaque_donor_) {
     ForgetOpaque();
@@ -161,6 +181,7 @@ void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply,
   }
   const Ask answered = *ask;
   donor.open.erase(ask);
+  donor.heard = now;
   if (reply.refusal != StateRefusal::kNone) {
     PutBack(answered);
     return OnRefused(now, from, reply, out);
@@ -168,12 +189,22 @@ void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply,
   // A ring of the latest answers, for HedgeAfter.
   if (answer_times_.size() < kTimes) answer_times_.emplace_back();
   answer_times_[answers_++ % kTimes] = now - answered.at;
+  ++donor.gave;
   if (reply.opaque) {
+    progress_at_ = now;
     TakeOpaque(donor, reply.chunk, payload.bytes, out);
   } else {
     TakeChunk(donor, reply.chunk, payload, out);
+    NoteProgress(now);
   }
   Proceed(now, out);
+}
+
+// A fetch that begins anew again and again makes none.
+void StateFetch::NoteProgress(Time now) {
+  if (kept_ <= most_kept_) return;
+  most_kept_ = kept_;
+  progress_at_ = now;
 }
 
 void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload,
@@ -206,16 +237,20 @@ void StateFetch::TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchA
 void StateFetch::OnRefused(Time now, const PeerId& from, const ChunkReply& reply,
                            FetchActions& out) {
   Donor& donor = donors_.at(from);
-  // A pause either way, so that a donor that says one thing and does another costs little.
-  donor.paused_until = now + options_.busy_pause;
-  if (reply.refusal != StateRefusal::kBusy) {
-    // It holds something else by now; what, it is asked after the pause.
+  const bool gone = reply.refusal != StateRefusal::kBusy;
+  // A pause, so that a donor that says one thing and does another costs little. One that gave
+  // chunks of what it has said has only gone on.
+  const bool went_on = gone && donor.gave > 0;
+  if (!went_on) donor.paused_until = now + options_.busy_pause;
+  if (gone) {
+    // It holds something else by now: it is asked what.
     if (reply.opaque && opaque_donor_ == from && opaque_missing_ > 0) ForgetOpaque();
     for (const Ask& ask : donor.open) {
       if (!ask.opaque) PutBack(ask);
     }
     std::erase_if(donor.open, [](const Ask& a) { return !a.opaque; });
     donor.manifest.reset();
+    if (went_on && donor.manifest_asked.unset()) AskManifest(now, from, donor, out);
   }
   Proceed(now, out);
 }

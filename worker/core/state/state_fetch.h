@@ -3,11 +3,12 @@
 // A pure state machine of the agent's host, one instance a fetch. It asks several donors in
 // parallel, keeps at most a window of requests at each, verifies every chunk against the manifest,
 // asks again elsewhere when a donor dies, is busy, or is slow (a hedge: the first answer counts),
-// and moves to a newer average when nobody serves the old one any more, keeping the chunks whose
-// hash is the same. Chunk bytes stay with the host: it hashes what arrives, asks here, and stores
-// on KeepChunk. The opaque state comes from one donor; when that fails it is begun anew at another,
-// and given up last. Single sequence. Bounds: donors, chunks, and a deadline for the whole. Source:
-// ours; docs/data-plane.md.
+// and moves to a newer average when nobody serves the old one any more. It keeps the chunks whose
+// hash is the same; a fetch that may mix keeps all that it has, so that it ends however often the
+// donors go on. Chunk bytes stay with the host: it hashes what arrives, asks here, and stores on
+// KeepChunk. The opaque state comes from one donor; when that fails it is begun anew at another,
+// and given up last. Single sequence. Bounds: donors, chunks, moves of a fetch that may not mix,
+// and a deadline for each progress. Source: ours; docs/data-plane.md.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +35,25 @@ struct StateFetchOptions {
   bool want_opaque = true;
   // Gradients: the opaque state must go with the average: of one step, or nothing is taken.
   bool exact_opaque = false;
+  // Chunks of several averages are as good as those of one: what comes is replaced by the first
+  // averaging of who fetches it (docs/averaging.md, Joiners). Never with first parameters.
+  bool mix = false;
   // Bytes, 2^18 parts; a donor with more is used for chunks only. The edge bounds them by its room.
   uint64_t max_opaque = 64ULL << 30;
-  size_t max_donors = 16;                   // further offers are dropped, counted
-  size_t window = 8;                        // requests open at one donor: 1 MiB of a round's chunks
-  Duration answer = Seconds(2);             // a donor silent for so long has failed
+  size_t max_donors = 16;  // further offers are dropped, counted
+  size_t window = 8;       // requests open at one donor: 1 MiB of a round's chunks
+  // A donor that owes an answer and says nothing for so long has failed. On a thin link answers
+  // come one after the other, so it counts from the last one.
+  Duration answer = Seconds(2);
   Duration min_hedge = Milliseconds(50);    // hedge after max(this, 4 x the median answer time)
   Duration busy_pause = Milliseconds(200);  // before a busy donor is asked again
   Duration opaque_patience = Seconds(5);    // for an opaque state when everything else is there
   Duration alone_patience = Seconds(1);     // for a new donor when all known ones have failed
-  Duration whole = Seconds(120);            // then FetchFailed
+  // Without any progress for so long: FetchFailed. Less than that waits for a place at busy donors.
+  Duration stalled = Seconds(30);
+  // Moves to a newer average of a fetch that may not mix; then its donors go on faster than it
+  // comes, and it has failed.
+  size_t max_moves = 4;
 };
 
 // Send `message` (a ManifestRequest, a ChunkRequest, or the FetchOver that ends it) to `to`.
@@ -65,6 +75,7 @@ struct VerifyOpaque {
 struct FetchDone {
   StateManifest manifest;
   bool opaque = false;  // the opaque buffer is whole and verified
+  bool mixed = false;   // chunks are of several averages, the manifest's is the newest of them
 };
 struct FetchFailed {
   std::string why;
@@ -113,6 +124,8 @@ class StateFetch {
     Digest root;
     OpaqueState opaque;
     std::vector<Ask> open;  // at most window
+    Time heard;             // its last answer; unset: none yet
+    size_t gave = 0;        // chunks under its present manifest
     Time paused_until;      // busy; unset: not
   };
 
@@ -126,6 +139,9 @@ class StateFetch {
   bool Serves(const Donor& donor) const;  // has the average that is being fetched
   void Retarget();  // chooses the average to fetch when nobody serves the old one
   void MoveTo(const StateManifest& manifest, const Digest& root);
+  // What is there and stays there when `next` takes the target's place, by its chunks.
+  std::vector<bool> KeptFor(const StateManifest& next);
+  void NoteProgress(Time now);
   void PutBack(const Ask& ask);  // its chunk is to be asked for again
   void Fail(Donor& donor);
   // The fetch ends: donors serve a few joiners at a time, and others wait for our place.
@@ -139,10 +155,14 @@ class StateFetch {
   std::optional<uint32_t> HedgeFor(const Donor& donor) const;
   void ChooseOpaqueDonor();
   bool OpaqueSettled(Time now) const;
+  Time AnswerBy(const Donor& donor, Time asked) const;
   Duration HedgeAfter() const;
 
   const StateFetchOptions options_;
-  const Time give_up_;
+  Time progress_at_;      // when there was more of it than ever before
+  size_t most_kept_ = 0;  // chunks
+  size_t moves_ = 0;      // to newer averages
+  bool mixed_ = false;    // some that are kept are of another average than the target
   std::map<PeerId, Donor> donors_;
   std::optional<StateManifest> target_;
   Digest target_root_;

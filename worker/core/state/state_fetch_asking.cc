@@ -49,6 +49,11 @@ bool StateFetch::OpaqueSettled(Time now) const {
          });
 }
 
+// When a donor that was asked then, and has not answered, has failed.
+Time StateFetch::AnswerBy(const Donor& donor, Time asked) const {
+  return std::max(asked, donor.heard) + options_.answer;
+}
+
 Duration StateFetch::HedgeAfter() const {
   if (answer_times_.empty()) return options_.min_hedge;
   std::vector<Duration> sorted = answer_times_;
@@ -118,7 +123,12 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
   if (whole && whole_at_.unset()) whole_at_ = now;
   if (whole && OpaqueSettled(now)) {
     End(out);
-    out.push_back(FetchDone{*target_, opaque_done_});
+    out.push_back(FetchDone{*target_, opaque_done_, mixed_});
+    return;
+  }
+  if (!options_.mix && moves_ > options_.max_moves) {
+    End(out);
+    out.push_back(FetchFailed{absl::StrCat("its donors have gone on ", moves_, " times")});
     return;
   }
   // All known donors have failed: another one may be named within alone_patience. A fetch that
@@ -133,9 +143,11 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
 
 void StateFetch::OnTimer(Time now, FetchActions& out) {
   if (finished_) return;
-  if (now >= give_up_) {
+  if (now >= progress_at_ + options_.stalled) {
     End(out);
-    out.push_back(FetchFailed{absl::StrCat("not done in ", options_.whole.seconds(), " s")});
+    out.push_back(FetchFailed{absl::StrCat("nothing more has come for ", options_.stalled.seconds(),
+                                           " s, ", kept_, " chunks of ",
+                                           target_ ? target_->chunks() : 0, " were there")});
     return;
   }
   if (!alone_since_.unset() && now >= alone_since_ + options_.alone_patience) {
@@ -149,9 +161,9 @@ void StateFetch::OnTimer(Time now, FetchActions& out) {
   for (auto& [peer, donor] : donors_) {
     if (donor.failed) continue;
     const bool silent =
-        (!donor.manifest_asked.unset() && now >= donor.manifest_asked + options_.answer) ||
+        (!donor.manifest_asked.unset() && now >= AnswerBy(donor, donor.manifest_asked)) ||
         std::any_of(donor.open.begin(), donor.open.end(),
-                    [&](const Ask& a) { return now >= a.at + options_.answer; });
+                    [&](const Ask& a) { return now >= AnswerBy(donor, a.at); });
     if (silent) {
       Fail(donor);
       continue;
@@ -167,7 +179,7 @@ void StateFetch::OnTimer(Time now, FetchActions& out) {
 
 Time StateFetch::NextDeadline() const {
   if (finished_) return Time::Infinite();
-  Time next = give_up_;
+  Time next = progress_at_ + options_.stalled;
   if (!alone_since_.unset()) next = std::min(next, alone_since_ + options_.alone_patience);
   if (!whole_at_.unset() && !opaque_donor_) {
     next = std::min(next, whole_at_ + options_.opaque_patience);
@@ -175,11 +187,10 @@ Time StateFetch::NextDeadline() const {
   const Duration hedge = HedgeAfter();
   for (const auto& [peer, donor] : donors_) {
     if (donor.failed) continue;
-    if (!donor.manifest_asked.unset())
-      next = std::min(next, donor.manifest_asked + options_.answer);
+    if (!donor.manifest_asked.unset()) next = std::min(next, AnswerBy(donor, donor.manifest_asked));
     if (!donor.paused_until.unset()) next = std::min(next, donor.paused_until);
     for (const Ask& ask : donor.open) {
-      next = std::min(next, ask.at + (ask.ripe ? options_.answer : hedge));
+      next = std::min(next, ask.ripe ? AnswerBy(donor, ask.at) : ask.at + hedge);
     }
   }
   return next;

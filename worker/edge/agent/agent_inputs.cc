@@ -197,7 +197,8 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
             StateFetched{.averaging = fetched->averaging,
                          .root = fetched->content,
                          .ok = true,
-                         .job_samples = fetched->job_samples});
+                         .job_samples = fetched->job_samples,
+                         .mixed = fetched->mixed});
 }
 
 // ---- the outside -------------------------------------------------------------------------------

@@ -54,9 +54,9 @@ void StateExchange::Retire(int inbox) {
 }
 
 void StateExchange::OnOpaque(Time now, HeldOpaque opaque) {
-  donor_.SetOpaque(now, {.bytes = opaque.state->bytes().size(), .hash = opaque.hash},
-                   AveragingId(opaque.step));
-  opaque_ = std::move(opaque);
+  if (donor_.SetOpaque(now, {.bytes = opaque.state->bytes().size(), .hash = opaque.hash},
+                       AveragingId(opaque.step)))
+    opaque_ = std::move(opaque);
   AnswerWaiting(now);
 }
 
@@ -67,6 +67,7 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.elements = elements;
   options.want_opaque = request.adopt;
   options.exact_opaque = request.adopt && exact_;
+  options.mix = request.adopt && !exact_;
   // Before the first chunk is written: what this agent gives to others never mixes two averages.
   Retire(request.region == Region::kInboxA ? 0 : 1);
   fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, {}, 0});
@@ -125,7 +126,10 @@ void StateExchange::OnPeerDown(Time now, const PeerId& peer) {
 }
 
 void StateExchange::OnTimer(Time now) {
-  if (now >= waiting_until_) AnswerWaiting(now);
+  if (now >= waiting_until_) {
+    donor_.OnOpaqueMissed(now);
+    AnswerWaiting(now);
+  }
   if (!fetch_ || now < fetch_->core.NextDeadline()) return;
   FetchActions actions;
   fetch_->core.OnTimer(now, actions);
@@ -162,7 +166,7 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
       }
     } else if (const auto* done = std::get_if<FetchDone>(&action)) {
       if (!done->opaque) fetch_->verified.reset();
-      return Finish(&done->manifest);
+      return Finish(done);
     } else if (const auto* failed = std::get_if<FetchFailed>(&action)) {
       log_.Warning("fetching state failed", {{"why", failed->why}});
       return Finish(nullptr);
@@ -194,21 +198,25 @@ void StateExchange::OnOpaqueHashed(Time now, uint64_t number, const Digest& hash
   Execute(now, more, {});
 }
 
-void StateExchange::Finish(const StateManifest* manifest) {
-  (manifest ? metrics_.state_fetches_ok : metrics_.state_fetches_failed).Add();
+void StateExchange::Finish(const FetchDone* done) {
+  (done ? metrics_.state_fetches_ok : metrics_.state_fetches_failed).Add();
   Fetched out;
   out.request = fetch_->request;
-  if (manifest != nullptr) {
+  if (done != nullptr) {
+    const StateManifest& manifest = done->manifest;
+    const int inbox = fetch_->request.region == Region::kInboxA ? 0 : 1;
     out.ok = true;
-    out.averaging = manifest->averaging;
-    out.content = manifest->committed;
-    out.job_samples = manifest->job_samples;
+    out.averaging = manifest.averaging;
+    out.mixed = done->mixed;
+    out.job_samples = manifest.job_samples;
     out.opaque = std::move(fetch_->verified);
-    const auto average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1).size();
-    // Others can fetch it here from now on, also when its first donors are gone.
-    donor_.Offer(fetch_->request.region == Region::kInboxA ? 0 : 1, *manifest);
+    if (!done->mixed) {
+      out.content = manifest.committed;
+      // Others can fetch it here from now on, also when its first donors are gone.
+      donor_.Offer(inbox, manifest);
+    }
     // The manifest counts the values of both (Keep).
-    if (manifest->elements > average) out.velocity = std::move(fetch_->velocity);
+    if (manifest.elements > host_.inbox(inbox).size()) out.velocity = std::move(fetch_->velocity);
   }
   fetched_ = std::move(out);
   fetch_.reset();

@@ -75,13 +75,15 @@ class StateExchange {
     bool ok = false;
     // What came: the number asked for or, when nobody had that, a newer one.
     AveragingId averaging = {};
-    Digest content;
+    Digest content;      // none: of several averages
+    bool mixed = false;  // chunks of several averages, that number's is the newest
     double job_samples = 0;
     std::optional<HeldOpaque> opaque;
     HeldVelocity velocity;  // that came with it
   };
   // Replaces a fetch in progress. Averages follow each other, and donors keep only the last: the
-  // newest that is offered is taken. Pre: the region is an inbox.
+  // newest that is offered is taken. What a trainer adopts may be of several, as they follow each
+  // other meanwhile. Pre: the region is an inbox.
   void Fetch(Time now, const FetchState& request, const Digest& schema, uint64_t elements);
   bool fetching() const { return fetch_.has_value(); }
 
@@ -109,7 +111,7 @@ class StateExchange {
     StateMessage message;
   };
   void Execute(Time now, const FetchActions& actions, ByteView payload);
-  void Finish(const StateManifest* manifest);  // nullptr: failed
+  void Finish(const FetchDone* done);  // nullptr: failed
   void Answer(Time now, const PeerId& from, const StateMessage& message);
   bool AppendPart(const SendState& send, Bytes& body) const;
   void AnswerWaiting(Time now);

@@ -42,6 +42,24 @@ class LeaseHolderTest : public ::testing::Test {
   std::optional<LeasesGranted> news_;
 };
 
+// A joiner that holds an older average than the others.
+TEST_F(LeaseHolderTest, WhatIsTrainedFromStaleValuesIsDiscardedUntilAMeanHasComeInTheirPlace) {
+  holder_.OnTrainer(TrainerPast::kNone);
+  holder_.Discard();
+  EXPECT_TRUE(holder_.discards()) << "also without leases";
+  holder_.OnDeclared(kData);
+  hears_ = false;  // of its first averaging, which grants it leases
+  Average();
+  hears_ = true;
+  holder_.OnLedger(job_);
+  EXPECT_TRUE(holder_.discards());
+  EXPECT_EQ(holder_.TakeNews()->stream, 0U) << "what it trained by them would be void";
+  Average();
+  EXPECT_FALSE(holder_.discards());
+  EXPECT_EQ(holder_.TakeNews()->stream, k_);
+  EXPECT_EQ(job_.totals().committed, 0U);
+}
+
 TEST_F(LeaseHolderTest, StarvesUntilItsFirstAveraging) {
   EXPECT_FALSE(holder_.starving()) << "its trainer draws no leases";
   holder_.OnTrainer(TrainerPast::kNone);

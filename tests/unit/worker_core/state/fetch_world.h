@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -33,7 +34,10 @@ struct FetchDonor {
   std::map<int, std::vector<float>> inbox;
   Bytes opaque;
   Duration delay = Milliseconds(3);
+  Duration link;  // that one chunk takes on its link, after those before it
+  Time link_free;
   bool alive = true, silent = false, corrupt = false;
+  bool busy = false;  // has no place for a joiner
 };
 
 // The world: messages are delivered in order of time, ties in order of sending.
@@ -57,8 +61,10 @@ struct FetchWorld {
   void Hold(uint8_t n, int inbox, uint64_t number, uint64_t seed) {
     FetchDonor& d = donors[Id(n)];
     d.inbox[inbox] = FetchValues(seed);
-    d.core->Offer(inbox,
-                  MakeStateManifest(d.inbox[inbox], AveragingId(number), Digest(), Digest()));
+    StateManifest manifest =
+        MakeStateManifest(d.inbox[inbox], AveragingId(number), Digest(), Digest());
+    manifest.job_samples = samples;
+    d.core->Offer(inbox, std::move(manifest));
   }
 
   void Execute(const FetchActions& actions, ByteView payload) {
@@ -99,7 +105,11 @@ struct FetchWorld {
     FetchDonor& d = donors[ask.to];
     if (!d.alive || d.silent) return;
     if (std::holds_alternative<FetchOver>(ask.message)) return d.core->OnOver(Id(200));
-    const auto send = d.core->OnMessage(now, Id(200), ask.message);
+    auto send = d.core->OnMessage(now, Id(200), ask.message);
+    if (d.busy) {
+      send->message = ManifestReply{.refusal = StateRefusal::kBusy, .manifest = {}, .opaque = {}};
+      send->bytes = 0;
+    }
     Bytes payload;
     if (send->bytes > 0) {
       const uint8_t* from = send->inbox < 0
@@ -112,7 +122,8 @@ struct FetchWorld {
     // Over the wire: encoded and decoded, as the transport would.
     Bytes frame = EncodeStateMessage(send->message);
     frame.insert(frame.end(), payload.begin(), payload.end());
-    Later(now + d.delay, [this, peer = ask.to, frame] {
+    d.link_free = std::max(now, d.link_free) + (payload.empty() ? Duration() : d.link);
+    Later(d.link_free + d.delay, [this, peer = ask.to, frame] {
       const auto decoded = DecodeStateMessage(frame);
       ASSERT_TRUE(decoded.has_value());
       Feed(
@@ -157,6 +168,7 @@ struct FetchWorld {
   }
 
   Time now = Time::FromNanoseconds(1'000'000'000);
+  double samples = 0;  // of the job, in averages that are held later
   StateFetchOptions options;
   MetricRegistry metrics;
   StateFetch fetch;

@@ -72,6 +72,32 @@ TEST_F(StateDonorTest, AnOpaqueStateStaysWhileAJoinerFetchesIt) {
   EXPECT_TRUE(donor.WantsOpaque(kNow));
 }
 
+// On a thin link its transfer takes longer than a state is fresh, or than until a checkpoint has
+// asked for another one.
+TEST_F(StateDonorTest, AnOpaqueStateThatIsReadStays) {
+  const OpaqueState old{300'000, Sha256(AsBytes("abc"))}, newer{3, Sha256(AsBytes("abd"))};
+  const StateDonorOptions options;
+  EXPECT_TRUE(donor.SetOpaque(kNow, old));
+  donor.Offer(0, Average(4));
+  Time now = kNow;
+  const auto reads = [&] { donor.OnMessage(now, Id(1), ChunkRequest{old.hash, true, 0}); };
+  for (; now - kNow <= options.opaque_kept; now = now + options.silence) {
+    reads();
+    donor.OnSent(Id(1));
+    EXPECT_FALSE(donor.WantsOpaque(now));
+    EXPECT_FALSE(donor.SetOpaque(now, newer));
+  }
+  EXPECT_TRUE(donor.WantsOpaque(now)) << "not for ever";
+  EXPECT_TRUE(donor.SetOpaque(now, old));
+  reads();
+  EXPECT_FALSE(donor.SetOpaque(now + options.silence, newer));
+  EXPECT_TRUE(donor.SetOpaque(now + options.silence + Nanoseconds(1), newer)) << "it is gone";
+  EXPECT_TRUE(donor.SetOpaque(now, old));
+  reads();
+  donor.OnOver(Id(1));
+  EXPECT_TRUE(donor.SetOpaque(now, newer));
+}
+
 TEST_F(StateDonorTest, AChunkIsARangeOfTheInboxThatHoldsIt) {
   const StateManifest m = Average(4);
   ASSERT_EQ(m.chunks(), 4u) << "800,000 bytes";

@@ -96,6 +96,136 @@ TEST(StateFetchTest, WhenTheAverageIsReplacedTheEqualChunksAreKept) {
       << "nothing that was equal was fetched twice";
 }
 
+uint64_t SeedOf(uint64_t number) { return 1 + number % 5; }  // none is as the four before it
+
+// Donor 1 makes an average each `interval`, and keeps the last two.
+void GoOn(FetchWorld& world, Duration interval, uint64_t number) {
+  world.Later(world.now + interval, [&world, interval, number] {
+    world.Hold(1, static_cast<int>(number % 2), number, SeedOf(number));
+    if (!world.done && !world.failed) GoOn(world, interval, number + 1);
+  });
+}
+
+// Two chunks in 6 ms, 16 in all; an average lasts for 20 ms.
+TEST(StateFetchTest, AFetchThatMayMixEndsHoweverQuicklyItsDonorGoesOn) {
+  StateFetchOptions options = FetchWorld::Options();
+  options.mix = true;
+  options.window = 2;
+  FetchWorld world(options);
+  world.samples = 100;
+  world.AddDonor(1, 7, SeedOf(7));
+  world.Join(1);
+  GoOn(world, Milliseconds(10), 8);
+  const Time began = world.now;
+  world.Run();
+  ASSERT_TRUE(world.done.has_value()) << world.failed.value_or("");
+  EXPECT_TRUE(world.done->mixed);
+  EXPECT_LT(world.now - began, Milliseconds(500));
+  EXPECT_GT(world.metrics.Value("crowdsurf_state_retargets_total"), 0);
+  // Each value is of one of the averages that the donor had.
+  size_t strange = 0;
+  for (size_t e = 0; e < kFetchElements; ++e) {
+    bool known = false;
+    for (uint64_t seed = 1; seed <= 5; ++seed) known |= world.result[e] == FetchValues(seed)[e];
+    strange += !known;
+  }
+  EXPECT_EQ(strange, 0U);
+}
+
+TEST(StateFetchTest, WhatMustBeOneAverageIsGivenUpWhenItsDonorGoesOnTooQuickly) {
+  StateFetchOptions options = FetchWorld::Options();
+  options.window = 2;
+  FetchWorld world(options);
+  world.samples = 100;
+  world.AddDonor(1, 7, SeedOf(7));
+  world.Join(1);
+  GoOn(world, Milliseconds(10), 8);
+  const Time began = world.now;
+  world.Run();
+  ASSERT_TRUE(world.failed.has_value());
+  EXPECT_NE(world.failed->find("gone on 5 times"), std::string::npos) << *world.failed;
+  EXPECT_LT(world.now - began, Seconds(2));
+}
+
+// First parameters of two workers have nothing in common.
+TEST(StateFetchTest, FirstParametersAreNeverMixed) {
+  StateFetchOptions options = FetchWorld::Options();
+  options.mix = true;
+  FetchWorld world(options);
+  FetchDonor& d = world.AddDonor(1, 7, 1);  // of no samples
+  world.Join(1);
+  world.RunFor(14);
+  ASSERT_GT(world.fetch.chunks_kept(), 2u);
+  d.core->Retire(0);
+  world.samples = 100;
+  world.Hold(1, 1, 8, 2);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_FALSE(world.done->mixed);
+  EXPECT_EQ(world.result, FetchValues(2));
+}
+
+// Members that come change how the vector is cut: what was fetched stays where it covers a chunk.
+TEST(StateFetchTest, ChunksOfAnotherCutAreKeptWhereTheyAreCovered) {
+  StateFetchOptions options = FetchWorld::Options();
+  options.mix = true;
+  FetchWorld world(options);
+  world.samples = 100;
+  FetchDonor& d = world.AddDonor(1, 7, 1);
+  world.Join(1);
+  world.RunFor(14);
+  const size_t before = world.fetch.chunks_kept();
+  ASSERT_GT(before, 2u);
+  d.core->Retire(0);
+  d.inbox[1] = FetchValues(2);
+  StateManifest manifest = MakeStateManifest(d.inbox[1], AveragingId(8), Digest(), Digest());
+  manifest.parts = {300'000, kFetchElements - 300'000};
+  manifest.chunk_hashes.clear();
+  const auto* bytes = reinterpret_cast<const uint8_t*>(d.inbox[1].data());
+  for (const uint64_t part : manifest.parts)
+    for (uint64_t left = part * sizeof(float); left > 0;) {
+      const uint64_t count = std::min<uint64_t>(left, manifest.chunk_bytes);
+      manifest.chunk_hashes.push_back(manifest.Hash({bytes, count}));
+      bytes += count;
+      left -= count;
+    }
+  manifest.job_samples = 110;
+  d.core->Offer(1, manifest);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_TRUE(world.done->mixed);
+  size_t old = 0, strange = 0;
+  for (size_t e = 0; e < kFetchElements; ++e) {
+    old += world.result[e] == FetchValues(1)[e];
+    strange += world.result[e] != FetchValues(1)[e] && world.result[e] != FetchValues(2)[e];
+  }
+  EXPECT_EQ(strange, 0U);
+  EXPECT_GE(old, (before - 1) * kStateChunkBytes / sizeof(float));
+}
+
+// A thin link: of eight chunks that are asked for at once the last one comes after 15 s.
+TEST(StateFetchTest, ADonorThatAnswersSlowlyButSteadilyIsNoSilentOne) {
+  FetchWorld world(FetchWorld::Options());
+  world.AddDonor(1, 7, 1).link = Milliseconds(1'900);
+  world.Join(1);
+  const Time began = world.now;
+  world.Run();
+  ASSERT_TRUE(world.done.has_value()) << world.failed.value_or("");
+  EXPECT_EQ(world.result, FetchValues(1));
+  EXPECT_GE(world.now - began, Seconds(30)) << "16 chunks";
+}
+
+TEST(StateFetchTest, WithoutProgressItFails) {
+  FetchWorld world(FetchWorld::Options());
+  world.AddDonor(1, 7, 1).busy = true;
+  world.Join(1);
+  const Time began = world.now;
+  world.Run();
+  ASSERT_TRUE(world.failed.has_value());
+  EXPECT_NE(world.failed->find("nothing more has come for 30 s"), std::string::npos);
+  EXPECT_EQ(world.now - began, Seconds(30));
+}
+
 TEST(StateFetchTest, TheNewestAverageWinsAndOfTwoContentsTheOneWithMoreHolders) {
   FetchWorld world(FetchWorld::Options());
   world.AddDonor(1, 6, 1);

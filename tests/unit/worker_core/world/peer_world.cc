@@ -48,12 +48,15 @@ void PeerWorld::Node::Execute(const Action& action) {
   if (const auto* deliver = std::get_if<Deliver>(&action)) deliveries.push_back(*deliver);
   if (const auto* fetch = std::get_if<FetchState>(&action)) {
     fetches.push_back(*fetch);
+    if (world_.by_chunks_ && !fetch->donors.empty()) return world_.by_chunks_->Fetch(id(), *fetch);
     world_.BeginTransfer(index(), *fetch);
   }
   if (const auto* kernel = std::get_if<RunKernel>(&action)) kernels.push_back(*kernel);
   if (const auto* move = std::get_if<MoveTrainer>(&action)) moves.push_back(*move);
   if (const auto* leave = std::get_if<Leave>(&action)) return leaves.push_back(*leave);
   Host::Execute(action);
+  const auto* deliver = std::get_if<Deliver>(&action);
+  if (deliver != nullptr && world_.by_chunks_) world_.by_chunks_->Offer(id(), *deliver);
 }
 
 // An agent does what it was asked together with Leave: it puts the record that says so.
@@ -69,6 +72,8 @@ simulator::HeldValues<double> PeerWorld::Node::Holds(AveragingId averaging, cons
 
 void PeerWorld::Node::OnOverwritten(Region region) {
   if (region == Region::kInboxA) restored.reset();
+  const bool inbox = region == Region::kInboxA || region == Region::kInboxB;
+  if (world_.by_chunks_ && inbox) world_.by_chunks_->Retire(id(), region);
 }
 
 void PeerWorld::Node::WriteCheckpoint(const worker::WriteCheckpoint& action) {
@@ -280,12 +285,42 @@ void PeerWorld::BeginTransfer(int node, const FetchState& fetch) {
   }
 }
 
+void PeerWorld::FetchByChunks(size_t values, Duration takes) {
+  by_chunks_ = std::make_unique<StateTransfers>(
+      StateTransfers::World{queue_, [this](const PeerId& peer) { return Alive(index_.at(peer)); },
+                            [this](const PeerId& peer, Region region) -> const Values& {
+                              return nodes_[index_.at(peer)]->At(region).values;
+                            },
+                            [this](const PeerId& peer, const FetchState& asked) {
+                              EndTransfer(static_cast<int>(index_.at(peer)), asked);
+                            }},
+      values, takes);
+}
+
+// What has come by chunks takes the place of a transfer that is over at once.
+void PeerWorld::EndTransfer(int node, const FetchState& asked) {
+  Node& at = *nodes_[static_cast<size_t>(node)];
+  const StateTransfers::Result& result = by_chunks_->result(at.id());
+  if (!result.ok) return at.Local(StateFetched{asked.averaging, asked.root, false});
+  const auto half = result.values.begin() + static_cast<std::ptrdiff_t>(elements_);
+  const std::vector<simulator::OriginId> none(elements_);
+  transfers_[node] = {.donors = {static_cast<size_t>(node)},
+                      .values = {{result.values.begin(), half}, none},
+                      .velocity = {{{half, result.values.end()}, none}},
+                      .mixed = result.mixed,
+                      .job_samples = result.job_samples};
+  FetchState came = asked;
+  came.averaging = result.averaging;
+  at.FinishFetch(came);
+}
+
 simulator::HeldValues<double> PeerWorld::FindState(int node, const FetchState&) {
   const Transfer& transfer = transfers_.at(node);
   const bool brought = std::any_of(transfer.donors.begin(), transfer.donors.end(),
                                    [this](size_t donor) { return Alive(donor); });
   if (!brought || fetch_fails) return {};
-  return {&transfer.values, transfer.velocity ? &*transfer.velocity : nullptr};
+  return {&transfer.values, transfer.velocity ? &*transfer.velocity : nullptr, transfer.mixed,
+          transfer.job_samples};
 }
 
 }  // namespace crowdsurf::worker

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "simulator/host/action_host.h"
+#include "tests/unit/worker_core/world/state_transfers.h"
 #include "worker/core/port/messages.h"
 
 namespace crowdsurf::worker {
@@ -38,6 +39,8 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     using Host::At;
     // That state, when this node can serve it now; else no average.
     simulator::HeldValues<double> Holds(AveragingId averaging, const Digest& root);
+    // What it was to fetch has come.
+    void FinishFetch(const FetchState& came) { Host::Execute(came); }
 
     int island = 0;  // records and messages reach the same island only, until they are equal
     std::vector<std::string> watches;
@@ -122,8 +125,11 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   UnitSchema units;                        // of the vector of workers added later
   bool gives_first = false;                // workers added later give their first parameters
   Duration fetch_takes = Milliseconds(5);  // of workers added later
-  bool fetch_fails = false;                // no donor serves any longer
-  double jitter = 0;                       // delays are drawn from [1, 1 + jitter] times the least
+  // From here on state is fetched chunk by chunk. A chunk of so many values takes so long on its
+  // donor's link.
+  void FetchByChunks(size_t values, Duration takes);
+  bool fetch_fails = false;  // no donor serves any longer
+  double jitter = 0;         // delays are drawn from [1, 1 + jitter] times the least
   std::function<bool(size_t from, size_t to, const Message&)> lose;  // true: this one gets lost
   std::function<bool(size_t from, size_t to)> lose_news;             // of a changed record
 
@@ -133,6 +139,8 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     std::vector<size_t> donors;
     simulator::Buffer<double> values;
     std::optional<simulator::Buffer<double>> velocity;
+    bool mixed = false;
+    double job_samples = 0;
   };
 
   simulator::EventQueue& queue() override { return queue_; }
@@ -145,6 +153,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   void OnDeath(int node) override;
 
   void BeginTransfer(int node, const FetchState& fetch);
+  void EndTransfer(int node, const FetchState& fetch);
   std::optional<size_t> IndexOf(const PeerId& id) const;
   bool OneIsland(size_t a, size_t b) const { return nodes_[a]->island == nodes_[b]->island; }
   Duration Delay() { return jitter == 0 ? kDelay : kDelay * (1 + jitter * rng_.UniformDouble()); }
@@ -159,6 +168,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<PeerId, size_t> index_;
   std::map<int, Transfer> transfers_;  // by the node that fetches: its last one
+  std::unique_ptr<StateTransfers> by_chunks_;
   std::map<std::string, std::map<PeerId, std::pair<Bytes, Time>>> board_;
 };
 

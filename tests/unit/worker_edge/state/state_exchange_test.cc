@@ -77,6 +77,15 @@ TEST_F(StateExchangeTest, WhoDiesOrIsDoneWhileItWaitsTakesNoPlace) {
   EXPECT_EQ(answers.at(Id(kPlaces + 1)), StateRefusal::kNone);
 }
 
+// A fetch that moves from one average to the next asks each time.
+TEST_F(StateExchangeTest, ATrainerThatGivesNoStateIsWaitedForOnce) {
+  Ask(1);
+  EXPECT_EQ(Answers().size(), 1U);
+  Ask(2);
+  ASSERT_EQ(answers_.size(), 2U) << "at once";
+  EXPECT_EQ(answers_.at(Id(2)), StateRefusal::kNone);
+}
+
 TEST_F(StateExchangeTest, TheTrainersStateGoesOutWholeChunkByChunk) {
   const ScratchFolder memory;
   const auto folder = LinkFolder::Open(memory.path());
