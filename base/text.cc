@@ -88,6 +88,13 @@ std::string ShownLine(std::string_view line) {
   return out;
 }
 
+std::string ShownText(std::string_view text, size_t most) {
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return CutText(ShownLine(line), most);
+}
+
 std::string TextTail(std::string_view text, size_t most) {
   // What comes before cannot be in the result; a character that begins there is not in it whole.
   const size_t skipped = text.size() > most ? text.size() - most : 0;

@@ -22,6 +22,9 @@ std::string ValidText(std::string_view text);
 // A line that a program printed, as a terminal would leave it: what follows its last carriage
 // return, without escape sequences and control characters other than tab; valid.
 std::string ShownLine(std::string_view line);
+// A text that others wrote, as a part of one line: as ShownLine, and each line break and carriage
+// return is a space; at most `most` bytes.
+std::string ShownText(std::string_view text, size_t most = std::string::npos);
 // Its pieces between separators, views into `text`. One at its end begins no further piece, and
 // nothing has none.
 std::vector<std::string_view> SplitText(std::string_view text, char separator);

@@ -36,9 +36,10 @@ std::string JobNameOf(const std::vector<std::string>& command) {
 }
 
 std::string ScriptManifest(const std::vector<std::string>& command) {
-  // JSON is YAML. Bytes that are no UTF-8 cannot stand in either.
+  // JSON is YAML but for its escapes of characters beyond U+FFFF, so these stand there as they are.
+  // Bytes that are no UTF-8 cannot stand in either.
   const std::string words =
-      nlohmann::json(command).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+      nlohmann::json(command).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return absl::StrCat(
       "apiVersion: crowdsurf.io/v1alpha1\nkind: TrainingJob\nmetadata: {name: ", JobNameOf(command),
       "}\nspec:\n"

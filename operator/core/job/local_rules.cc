@@ -1,6 +1,7 @@
 #include "operator/core/job/local_rules.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "operator/core/job/validate_rules.h"
@@ -16,6 +17,64 @@ const json& ListAt(const json& object, std::string_view path) {
   static const json kEmpty = json::array();
   const json* list = At(object, path);
   return list != nullptr && list->is_array() ? *list : kEmpty;
+}
+
+// The volume that a mount names; nullptr: there is none, which Validate refuses.
+const json* VolumeOf(const TrainingJobSpec& spec, const json& mount) {
+  const std::string name = TextAt(mount, "name");
+  for (const json& volume : ListAt(spec.pod_template, "spec.volumes")) {
+    if (TextAt(volume, "name") == name) return &volume;
+  }
+  return nullptr;
+}
+
+bool LeavesTheVolume(const std::string& below) {
+  return below.starts_with('/') || ("/" + below + "/").find("/../") != std::string::npos;
+}
+
+// Local mode acts on these of the template; `image` says nothing here and everybody has one.
+constexpr std::string_view kPodFields[] = {"containers", "initContainers", "volumes"};
+constexpr std::string_view kContainerFields[] = {
+    "name", "image",   "imagePullPolicy", "command",    "args",
+    "env",  "envFrom", "volumeMounts",    "workingDir", "resources"};
+constexpr std::string_view kMountFields[] = {"name", "mountPath", "subPath"};
+
+// True when it says what is so anyway.
+bool IsNothing(const json& value) {
+  return value.is_null() || value == false || (value.is_structured() && value.empty());
+}
+
+// The names of `object` that are not `honored`, behind what is there already.
+void NameOthers(const json& object, std::span<const std::string_view> honored,
+                const std::string& path, std::string& out) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(honored.begin(), honored.end(), key) != honored.end() || IsNothing(value)) {
+      continue;
+    }
+    out += (out.empty() ? "" : ", ") + path + key;
+  }
+}
+
+// The fields of the template that have no effect on one machine.
+std::string WithoutEffect(const json& pod_template, const json& container) {
+  std::string out;
+  json pod = *At(pod_template, "spec");
+  if (TextAt(pod, "restartPolicy", "Never") == "Never") pod.erase("restartPolicy");
+  NameOthers(pod, kPodFields, "", out);
+  const std::string trainer = TextAt(container, "name") + ".";
+  NameOthers(container, kContainerFields, trainer, out);
+  for (const json& mount : ListAt(container, "volumeMounts")) {
+    NameOthers(mount, kMountFields, "mount " + TextAt(mount, "mountPath") + ".", out);
+  }
+  for (const json& volume : ListAt(pod_template, "spec.volumes")) {
+    const std::string name = "volume " + TextAt(volume, "name") + ".";
+    if (const json* empty = Member(&volume, "emptyDir")) NameOthers(*empty, {}, name, out);
+    constexpr std::string_view kClaim[] = {"claimName"};
+    if (const json* claim = Member(&volume, "persistentVolumeClaim")) {
+      NameOthers(*claim, kClaim, name, out);
+    }
+  }
+  return out;
 }
 
 // Where the volume `name` lies on this machine; empty when there is none of a kind we have.
@@ -92,6 +151,53 @@ std::string ExpandVariables(const std::string& text,
   return out;
 }
 
+std::vector<HostMount> HostMounts(const TrainingJobSpec& spec) {
+  std::vector<HostMount> mounts;
+  const json* container = TrainerContainer(spec.pod_template);
+  CHECK(container != nullptr);
+  for (const json& mount : ListAt(*container, "volumeMounts")) {
+    const json* volume = VolumeOf(spec, mount);
+    const json* host = Member(volume, "hostPath");
+    // The checkpoint's volume lies in the state directory.
+    if (host == nullptr || TextAt(mount, "name") == TextAt(spec.checkpoint, "volume")) continue;
+    mounts.push_back({TextAt(*host, "path"), TextAt(*host, "type"), TextAt(mount, "subPath")});
+  }
+  return mounts;
+}
+
+namespace {
+
+void CheckMounts(const json& container, const std::string& path, Report& report) {
+  const json& mounts = ListAt(container, "volumeMounts");
+  for (size_t i = 0; i < mounts.size(); ++i) {
+    const std::string at = path + ".volumeMounts[" + std::to_string(i) + "].";
+    if (Member(&mounts[i], "subPathExpr") != nullptr) {
+      report.Add(at + "subPathExpr", "local mode has subPath only");
+    }
+    if (LeavesTheVolume(TextAt(mounts[i], "subPath"))) {
+      report.Add(at + "subPath", "leads out of the volume");
+    }
+  }
+}
+
+void CheckVolumes(const json& pod_template, Report& report) {
+  const json& volumes = ListAt(pod_template, "spec.volumes");
+  for (size_t i = 0; i < volumes.size(); ++i) {
+    const json* volume = &volumes[i];
+    const std::string at = "spec.template.spec.volumes[" + std::to_string(i) + "]";
+    const json* host = Member(volume, "hostPath");
+    if (host != nullptr && !TextAt(*host, "path").starts_with('/')) {
+      report.Add(at + ".hostPath.path", Show((*host)["path"]) + " does not begin with /");
+    }
+    if (Member(volume, "emptyDir") == nullptr && host == nullptr &&
+        Member(volume, "persistentVolumeClaim") == nullptr) {
+      report.Add(at, "local mode has " + std::string(kVolumeKinds) + " only");
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Violation> CheckLocal(const Manifest& manifest) {
   Report report(manifest);
   const json& pod_template = *At(manifest.document, "spec.template");
@@ -114,15 +220,8 @@ std::vector<Violation> CheckLocal(const Manifest& manifest) {
   if (!ListAt(*container, "envFrom").empty()) {
     report.Add(path + ".envFrom", "local mode has plain values only");
   }
-  const json& volumes = ListAt(pod_template, "spec.volumes");
-  for (size_t i = 0; i < volumes.size(); ++i) {
-    const json* volume = &volumes[i];
-    if (Member(volume, "emptyDir") == nullptr && Member(volume, "hostPath") == nullptr &&
-        Member(volume, "persistentVolumeClaim") == nullptr) {
-      report.Add("spec.template.spec.volumes[" + std::to_string(i) + "]",
-                 "local mode has " + std::string(kVolumeKinds) + " only");
-    }
-  }
+  CheckMounts(*container, path, report);
+  CheckVolumes(pod_template, report);
   return report.Take();
 }
 
@@ -145,6 +244,8 @@ std::vector<std::string> LocalRemarks(const TrainingJobSpec& spec) {
   if (!others.empty()) {
     remarks.push_back("of the template's containers only the trainer runs here, not: " + others);
   }
+  const std::string silent = WithoutEffect(spec.pod_template, *container);
+  if (!silent.empty()) remarks.push_back("no effect on one machine: " + silent);
   return remarks;
 }
 

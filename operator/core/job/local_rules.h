@@ -30,10 +30,20 @@ struct LocalCommand {
   std::vector<std::string> folders;      // to be made before the start
 };
 
+// A mount of the trainer that is a path of this machine.
+struct HostMount {
+  std::string path;   // of the volume
+  std::string type;   // as Kubernetes names it: Directory, FileOrCreate, ...; empty: any
+  std::string below;  // subPath
+};
+
+std::vector<HostMount> HostMounts(const TrainingJobSpec& spec);
+
 // What a local run cannot do for this manifest. Pre: Validate found nothing.
 std::vector<Violation> CheckLocal(const Manifest& manifest);
 
-// What it does differently, worth a word at the start.
+// What it does differently, worth a word at the start: each field of the template that has no
+// effect here is named once.
 std::vector<std::string> LocalRemarks(const TrainingJobSpec& spec);
 
 // inherited: the environment of `crowdsurf run`. Pre: CheckLocal found nothing.

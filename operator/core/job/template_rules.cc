@@ -1,6 +1,6 @@
-#include <algorithm>
+#include <set>
 
-#include "base/manifest/fields.h"
+#include "operator/core/job/template_schema.h"
 #include "operator/core/job/validate_rules.h"
 
 // The pod template stays opaque but for what would break a worker (docs/pod-lifecycle.md 2, 5, 8):
@@ -32,67 +32,42 @@ void Each(const json& object, const std::string& path, const char* name, Visit v
   }
 }
 
-void CheckStringList(const json& container, const std::string& path, const char* name,
-                     Report& report) {
-  const json* value = Member(&container, name);
-  if (value == nullptr) return;
-  if (!value->is_array()) {
-    report.Add(path + "." + name, Show(*value) + " is not a list of text");
-    return;
-  }
-  Each(container, path, name, [&](const json& element, const std::string& at) {
-    if (!element.is_string()) {
-      report.Add(at, Show(element) + " is not text; put it in quotes");
-    }
-  });
-}
-
-void CheckContainer(const json& container, const std::string& path, Report& report) {
-  if (!container.is_object()) {
-    report.Add(path, Show(container) + " is not a mapping");
-    return;
-  }
-  // The names people get wrong; fields of newer Kubernetes pass.
-  constexpr std::string_view kKnown[] = {"name",    "image",        "command",   "args",
-                                         "env",     "volumeMounts", "resources", "workingDir",
-                                         "envFrom", "ports"};
-  for (const auto& [key, value] : container.items()) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown)) continue;
-    const std::string_view near = manifest::NearestName(key, kKnown);
-    // These two are short: many valid fields that we do not know are near to them.
-    if (!near.empty() && near != "name" && near != "ports") {
-      report.Add(path + "." + key, "unknown field; did you mean " + std::string(near) + "?");
-    }
-  }
-  const json* name = Member(&container, "name");
-  if (name == nullptr) report.Add(path + ".name", "is missing");
-  if (StartsWith(name, kReservedName)) {
+// What the schema cannot say: which names are ours, and what a name has to be of. What is no
+// mapping or no list is the schema's to refuse.
+void CheckContainer(const json& container, const std::string& path,
+                    const std::set<std::string>& volumes, Report& report) {
+  if (StartsWith(Member(&container, "name"), kReservedName)) {
     report.Add(path + ".name", "names that begin with crowdsurf are reserved");
   }
-  CheckStringList(container, path, "command", report);
-  CheckStringList(container, path, "args", report);
   Each(container, path, "env", [&](const json& variable, const std::string& at) {
-    const json* variable_name = Member(&variable, "name");
-    if (variable_name == nullptr) report.Add(at + ".name", "is missing");
-    if (StartsWith(variable_name, kReservedEnv)) {
-      report.Add(at + ".name",
-                 Show(*variable_name) + ": names that begin with CROWDSURF_ are ours");
-    }
-    const json* value = Member(&variable, "value");
-    if (value != nullptr && !value->is_string()) {
-      report.Add(at + ".value", Show(*value) + " is not text; put it in quotes");
+    const json* name = Member(&variable, "name");
+    if (StartsWith(name, kReservedEnv)) {
+      report.Add(at + ".name", Show(*name) + ": names that begin with CROWDSURF_ are ours");
     }
   });
-  Each(container, path, "volumeMounts", [&](const json& mount, const std::string& at) {
-    if (StartsWith(Member(&mount, "name"), kReservedName)) {
-      report.Add(at + ".name",
-                 "names that begin with crowdsurf are reserved: the agent's keys lie "
-                 "in such a volume");
-    }
-    if (StartsWith(Member(&mount, "mountPath"), kReservedPath)) {
-      report.Add(at + ".mountPath", "/run/crowdsurf is reserved for the link to the agent");
-    }
-  });
+  for (const char* list : {"volumeMounts", "volumeDevices"}) {
+    Each(container, path, list, [&](const json& mount, const std::string& at) {
+      if (StartsWith(Member(&mount, "mountPath"), kReservedPath)) {
+        report.Add(at + ".mountPath", "/run/crowdsurf is reserved for the link to the agent");
+      }
+      const json* name = Member(&mount, "name");
+      if (StartsWith(name, kReservedName)) {
+        report.Add(at + ".name",
+                   "names that begin with crowdsurf are reserved: the agent's keys lie in such a "
+                   "volume");
+      } else if (name != nullptr && name->is_string() &&
+                 volumes.count(name->get<std::string>()) == 0) {
+        report.Add(at + ".name", Show(*name) + " is not a volume of spec.template");
+      }
+    });
+  }
+}
+
+std::set<std::string> VolumeNames(const json& spec) {
+  std::set<std::string> names;
+  Each(spec, "", "volumes",
+       [&](const json& volume, const std::string&) { names.insert(TextAt(volume, "name")); });
+  return names;
 }
 
 }  // namespace
@@ -109,20 +84,25 @@ const json* TrainerContainer(const json& pod_template) {
 }
 
 void CheckTemplate(const json& pod_template, Report& report) {
+  CheckSchema(pod_template, PodTemplateSchema(), "spec.template", report);
+  if (!pod_template.is_object()) return;
   const std::string path = "spec.template.spec";
   const json* spec = At(pod_template, "spec");
-  if (spec == nullptr || !spec->is_object()) {
-    report.Add(path, spec == nullptr ? "is missing" : Show(*spec) + " is not a mapping");
+  if (spec == nullptr) {
+    report.Add(path, "is missing");
     return;
   }
+  if (!spec->is_object()) return;
   const json* containers = Member(spec, "containers");
-  if (containers == nullptr || !containers->is_array() || containers->empty()) {
+  if (containers == nullptr || !containers->is_array()) return;
+  if (containers->empty()) {
     report.Add(path + ".containers", "needs a container that trains");
     return;
   }
+  const std::set<std::string> volumes = VolumeNames(*spec);
   for (const char* list : {"containers", "initContainers"}) {
     Each(*spec, path, list, [&](const json& container, const std::string& at) {
-      CheckContainer(container, at, report);
+      CheckContainer(container, at, volumes, report);
     });
   }
   for (const char* field : kSharedProcesses) {
@@ -137,7 +117,8 @@ void CheckTemplate(const json& pod_template, Report& report) {
     report.Add(path + ".containers", "of several containers one must be named trainer");
   }
   const json* restart = Member(spec, "restartPolicy");
-  if (restart != nullptr && *restart != "Never" && *restart != "OnFailure") {
+  // A word that Kubernetes does not know is refused by the schema.
+  if (restart != nullptr && *restart == "Always") {
     report.Add(path + ".restartPolicy", Show(*restart) +
                                             " is not one of Never, OnFailure: a worker that always "
                                             "restarts never completes");

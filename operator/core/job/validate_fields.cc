@@ -18,7 +18,9 @@ using manifest::SplitChoices;
 using nlohmann::json;
 
 constexpr size_t kLongestShown = 60;  // bytes of a value in a message
-constexpr int kMaxExitCode = 255;     // what a process can say
+constexpr size_t kLongestPath =
+    1000;                          // of the path: three keys of 253 bytes and what is around them
+constexpr int kMaxExitCode = 255;  // what a process can say
 
 std::string Number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e16) {
@@ -186,7 +188,8 @@ void CheckObject(const json& object, const std::string& row, const std::string& 
 void Report::Add(const std::string& path, std::string problem) {
   // A hostile document may have millions of faults, and nobody reads so many.
   if (violations_.size() >= kMaxViolations) return;
-  violations_.push_back({path, LineOf(path), std::move(problem)});
+  // A key of the document may hold anything, and this is printed.
+  violations_.push_back({ShownText(path, kLongestPath), LineOf(path), ShownText(problem)});
 }
 
 std::vector<Violation> Report::Take() {
@@ -219,6 +222,7 @@ std::string Show(const json& value) {
     // A violation is one line of a terminal or log, and a value must not forge a second.
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
+  text = ShownText(text);
   if (text.size() > kLongestShown) text = CutText(text, kLongestShown) + "...";
   return text;
 }

@@ -3,12 +3,15 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "operator/core/job/yaml_scalar.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -17,18 +20,25 @@ using nlohmann::json;
 
 constexpr size_t kMaxText = 1 << 20;   // an object of Kubernetes holds 1.5 MB
 constexpr size_t kMaxNodes = 100'000;  // aliases of aliases grow without end otherwise
-constexpr size_t kMaxDepth = 100;      // an alias may stand in what it names; a pod is ten deep
+constexpr size_t kMaxKey = 1024;       // bytes; the longest name of Kubernetes has 317
+// All paths together: each value has one, and as many as there may be with 300 bytes each are 30
+// MB.
+constexpr size_t kMaxPaths = size_t{32} << 20;
+constexpr size_t kMaxDepth = 100;  // an alias may stand in what it names; a pod is ten deep
 
 struct Reader {
   Manifest manifest;
   size_t nodes = 0;
   size_t depth = 0;
+  size_t path_bytes = 0;
   std::string problem;  // the first; empty: none so far
 
   json Read(const YAML::Node& node, const std::string& path);
   json List(const YAML::Node& node, const std::string& path);
   json Map(const YAML::Node& node, const std::string& path);
   json Scalar(const YAML::Node& node);
+  std::string Key(const YAML::Node& node);
+  void Merge(const YAML::Node& node, const std::string& path, json& map);
   void Fail(const YAML::Node& node, const std::string& what) {
     if (problem.empty()) {
       problem = "line " + std::to_string(node.Mark().line + 1) + ": " + what;
@@ -36,41 +46,22 @@ struct Reader {
   }
 };
 
-bool OneOf(const std::string& text, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (text == name) return true;
-  }
-  return false;
-}
-
-// Roughly the core schema of YAML 1.2 (10.3.2). Of its numbers 0o7, 0x7, .inf and .nan stay text.
+// Plain ones as kubectl reads them (yaml_scalar.h).
 json Reader::Scalar(const YAML::Node& node) {
-  const std::string& text = node.Scalar();
+  const std::string& tag = node.Tag();
   // Quoted, so it is text, whatever it looks like.
-  if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return text;
-  if (OneOf(text, {"", "~", "null", "Null", "NULL"})) return nullptr;
-  if (OneOf(text, {"true", "True", "TRUE"})) return true;
-  if (OneOf(text, {"false", "False", "FALSE"})) return false;
-  // from_chars takes no plus sign, and YAML does. Of two signs the second would be taken.
-  if (text.size() > 1 && text[0] == '+' && text[1] == '-') return text;
-  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-  const char* end = text.data() + text.size();
-  int64_t integer = 0;
-  if (auto [at, error] = std::from_chars(begin, end, integer); error == std::errc() && at == end) {
-    return integer;
-  }
-  double number = 0;
-  // from_chars would also take "inf" and "nan", which JSON cannot say.
-  if (text.find_first_not_of("+-.eE0123456789") == std::string::npos) {
-    if (auto [at, error] = std::from_chars(begin, end, number); error == std::errc() && at == end) {
-      return number;
-    }
-  }
-  return text;
+  if (tag == "!") return node.Scalar();
+  StatusOr<json> value = tag.empty() || tag == "?" ? ReadPlainScalar(node.Scalar())
+                                                   : ReadTaggedScalar(tag, node.Scalar());
+  if (value.ok()) return std::move(*value);
+  Fail(node, std::string(value.status().message()));
+  return nullptr;
 }
 
 json Reader::Read(const YAML::Node& node, const std::string& path) {
   if (++nodes > kMaxNodes) Fail(node, "more than 100000 values");
+  path_bytes += path.size();
+  if (path_bytes > kMaxPaths) Fail(node, "too many values below keys that are so long");
   if (!problem.empty()) return nullptr;
   if (node.Mark().line >= 0) manifest.lines.emplace(path, node.Mark().line + 1);
   if (node.IsScalar()) return Scalar(node);
@@ -92,18 +83,55 @@ json Reader::List(const YAML::Node& node, const std::string& path) {
   return list;
 }
 
+// The key of an entry as kubectl has it in JSON; a key of a form that it writes otherwise is a
+// mistake.
+std::string Reader::Key(const YAML::Node& node) {
+  if (!node.IsScalar()) {
+    Fail(node, "a key that is not plain text");
+    return {};
+  }
+  std::string key = node.Scalar();
+  if (key.size() > kMaxKey) {
+    Fail(node, "a key of more than " + std::to_string(kMaxKey) + " bytes");
+    return {};
+  }
+  const json value = Scalar(node);
+  if (!value.is_string() && problem.empty() && value.dump() != key) {
+    Fail(node, "the key " + ShownText(key) + " is " + value.dump() + " in YAML 1.1; quote it");
+  }
+  return key;
+}
+
+// `<<`: the entries of another mapping, or of several of which the first that has a key counts.
+void Reader::Merge(const YAML::Node& node, const std::string& path, json& map) {
+  if (!node.IsMap() && !node.IsSequence()) return Fail(node, "<< is given no mapping");
+  const size_t count = node.IsMap() ? 1 : node.size();
+  for (size_t i = 0; i < count && problem.empty(); ++i) {
+    const YAML::Node& source = node.IsMap() ? node : node[i];
+    if (!source.IsMap()) return Fail(source, "<< is given no mapping");
+    const json merged = Read(source, path);
+    for (const auto& [key, value] : merged.items()) {
+      if (!map.contains(key)) map[key] = value;
+    }
+  }
+}
+
 json Reader::Map(const YAML::Node& node, const std::string& path) {
   json map = json::object();
+  std::set<std::string> own;  // those that are not merged in
+  bool merges = false;
   for (const auto& entry : node) {
-    if (!entry.first.IsScalar()) {
-      Fail(entry.first, "a key that is not plain text");
-      return nullptr;
+    if (!problem.empty()) return nullptr;
+    if (entry.first.IsScalar() && entry.first.Scalar() == "<<" && entry.first.Tag() == "?") {
+      // kubectl lets it overwrite what stands before it, and YAML does not.
+      if (!own.empty()) Fail(entry.first, "<< has to be the first of its mapping");
+      if (std::exchange(merges, true)) Fail(entry.first, "<< stands there twice");
+      if (problem.empty()) Merge(entry.second, path, map);
+      continue;
     }
-    const std::string key = entry.first.Scalar();
-    if (map.contains(key)) {
-      Fail(entry.first, key + " stands there twice");
-      return nullptr;
-    }
+    const std::string key = Key(entry.first);
+    if (!own.insert(key).second) Fail(entry.first, ShownText(key) + " stands there twice");
+    if (!problem.empty()) return nullptr;
     const std::string below = path.empty() ? key : path + "." + key;
     // The key's line, not the value's: a block may begin lines below its name.
     manifest.lines[below] = entry.first.Mark().line + 1;
@@ -134,7 +162,7 @@ std::vector<YAML::Node> NotEmpty(const std::vector<YAML::Node>& documents) {
 StatusOr<Manifest> ReadYaml(std::string_view text) {
   if (text.size() > kMaxText) return absl::InvalidArgumentError("longer than 1 MiB");
   try {
-    const std::vector<YAML::Node> filled = NotEmpty(YAML::LoadAll(std::string(text)));
+    const std::vector<YAML::Node> filled = NotEmpty(YAML::LoadAll(WithoutSurrogatePairs(text)));
     if (filled.empty()) return absl::InvalidArgumentError("line 1: there is no document in it");
     if (filled.size() > 1) {
       return absl::InvalidArgumentError(
@@ -145,7 +173,8 @@ StatusOr<Manifest> ReadYaml(std::string_view text) {
     if (!reader.problem.empty()) return absl::InvalidArgumentError(reader.problem);
     return std::move(reader.manifest);
   } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("line ", error.mark.line + 1, ": ", error.msg));
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", error.mark.line + 1, ": ", ShownText(error.msg)));
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("line 1: ", error.what()));
   }

@@ -1,8 +1,9 @@
 // YAML: a manifest as JSON with the line of every path, so that a complaint can name it.
 //
-// YAML 1.2's core schema as Kubernetes reads it: plain scalars become null, booleans and numbers,
-// quoted ones stay text. The one file that calls yaml-cpp; its exceptions end here. Bounds: 1 MiB
-// of text, 100,000 nodes after aliases are expanded. Any thread.
+// YAML 1.1 as kubectl reads it (yaml_scalar.h): plain scalars become null, booleans and numbers,
+// quoted ones stay text, `<<` merges. What the two would read differently is refused. Exceptions
+// of yaml-cpp end here. Bounds: 1 MiB of text, 100,000 nodes and 32 MiB of paths after
+// aliases are expanded. Any thread.
 #pragma once
 
 #include <string>

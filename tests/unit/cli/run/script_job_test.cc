@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/run/run_session.h"
+#include "operator/edge/local/yaml.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -56,6 +57,13 @@ TEST(ScriptJobTest, FlagsStandInForItsNumbersAndTheEndIsSaid) {
   ASSERT_TRUE(job);
   EXPECT_EQ(job->job.spec.target["samples"], 5000);
   EXPECT_THAT(problems, IsEmpty());
+}
+
+TEST(ScriptJobTest, AnyCharacterStandsInTheManifestAsItIs) {
+  const std::vector<std::string> command = {"sh", "-c", "echo \xF0\x9F\x9A\x80 \"\\\u00e9\" : #"};
+  const auto manifest = controller::ReadYaml(ScriptManifest(command));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document["spec"]["template"]["spec"]["containers"][0]["command"], command);
 }
 
 TEST(ScriptJobTest, WordsAreOneManifestOrACommand) {

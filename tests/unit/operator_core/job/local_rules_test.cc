@@ -170,6 +170,41 @@ TEST(LocalRulesTest, OneLineSaysWhatIsNotDoneHere) {
               ElementsAre("resources are not enforced: every worker shares this machine"));
 }
 
+TEST(LocalRulesTest, FieldsWithoutEffectAreNamedOnce) {
+  json mount = Mount("d", "/data");
+  mount["readOnly"] = true;
+  json quiet = Mount("d", "/more");
+  quiet["readOnly"] = false;
+  const Manifest manifest =
+      With({{"volumeMounts", {mount, quiet}},
+            {"livenessProbe", {{"exec", {{"command", {"true"}}}}}},
+            {"tty", false}},
+           {{"nodeSelector", {{"a", "b"}}},
+            {"restartPolicy", "OnFailure"},
+            {"volumes", json::parse(R"([{"name": "d", "emptyDir": {"sizeLimit": "1Gi"}}])")}});
+  ASSERT_THAT(Problems(manifest), IsEmpty());
+  EXPECT_THAT(LocalRemarks(Job(manifest).spec),
+              ElementsAre("no effect on one machine: nodeSelector, restartPolicy, "
+                          "trainer.livenessProbe, mount /data.readOnly, volume d.sizeLimit"));
+}
+
+TEST(LocalRulesTest, MountsThatCannotBeAsWrittenAreRefused) {
+  const json volumes = json::parse(R"([{"name": "home", "hostPath": {"path": "~/data"}},
+      {"name": "here", "hostPath": {"path": "data"}}, {"name": "e", "emptyDir": {}}])");
+  json by_name = Mount("e", "/a");
+  by_name["subPathExpr"] = "$(POD_NAME)";
+  json out = Mount("e", "/b");
+  out["subPath"] = "x/../../y";
+  EXPECT_THAT(
+      Problems(With({{"volumeMounts", {by_name, out}}}, {{"volumes", volumes}})),
+      ElementsAre("spec.template.spec.containers[0].volumeMounts[0].subPathExpr: local mode "
+                  "has subPath only",
+                  "spec.template.spec.containers[0].volumeMounts[1].subPath: leads out of "
+                  "the volume",
+                  "spec.template.spec.volumes[0].hostPath.path: ~/data does not begin with /",
+                  "spec.template.spec.volumes[1].hostPath.path: data does not begin with /"));
+}
+
 TEST(LocalRulesTest, OtherContainersDoNotRunAndOneLineSaysSo) {
   Manifest manifest = With(
       json::object(), {{"initContainers", json::parse(R"([{"name": "fetch", "image": "f"}])")}});

@@ -133,7 +133,7 @@ TEST(ValidateTest, GuardsWhatIsOursInTheTemplate) {
       Problems(With(container + "/env", json::parse(R"([{"name": "CROWDSURF_DIR"}])"))).front(),
       HasSubstr("are ours"));
   EXPECT_THAT(Problems(With(container + "/volumeMounts",
-                            json::parse(R"([{"mountPath": "/run/crowdsurf/x"}])")))
+                            json::parse(R"([{"name": "v", "mountPath": "/run/crowdsurf/x"}])")))
                   .front(),
               HasSubstr("reserved"));
   // pod-lifecycle 2.1

@@ -14,7 +14,7 @@ std::string Problem(std::string_view text) {
   return std::string(ReadYaml(text).status().message());
 }
 
-TEST(YamlTest, ReadsScalarsAsTheCoreSchemaDoes) {
+TEST(YamlTest, ReadsScalarsAsKubectlDoes) {
   const auto manifest = ReadYaml(R"(a: 1
 b: "1"
 c: true
@@ -23,7 +23,7 @@ e: ~
 f: 'true'
 g: -7
 h: 0x10
-i: .nan
+i: '.nan'
 j: text with spaces
 k: [1, two]
 l: yes
@@ -36,9 +36,66 @@ p: +-5
   EXPECT_EQ(
       manifest->document,
       nlohmann::json::parse(R"({"a": 1, "b": "1", "c": true, "d": 1500.0, "e": null, "f": "true",
-                                      "g": -7, "h": "0x10", "i": ".nan", "j": "text with spaces",
-                                      "k": [1, "two"], "l": "yes", "m": "1.2.3", "n": 4,
+                                      "g": -7, "h": 16, "i": ".nan", "j": "text with spaces",
+                                      "k": [1, "two"], "l": true, "m": "1.2.3", "n": 4,
                                       "o": "2026-11-24", "p": "+-5"})"));
+}
+
+TEST(YamlTest, AMergedMappingGivesWhatIsNotGivenBesideIt) {
+  const auto manifest = ReadYaml(
+      "base: &e {name: A, value: a}\nother: &o {value: o, more: m}\nenv:\n- <<: *e\n  name: B\n"
+      "- <<: [*o, *e]\n- {\"<<\": 1}\n");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document["env"], nlohmann::json::parse(R"([
+      {"name": "B", "value": "a"}, {"name": "A", "value": "o", "more": "m"}, {"<<": 1}])"));
+  EXPECT_EQ(manifest->lines.at("env[0].name"), 5);
+  EXPECT_THAT(Problem("a: &a {x: 1}\nb: {x: 2, <<: *a}\n"), HasSubstr("has to be the first"));
+  EXPECT_THAT(Problem("b: {<<: 7}\n"), HasSubstr("<< is given no mapping"));
+  EXPECT_THAT(Problem("b: {<<: [7]}\n"), HasSubstr("<< is given no mapping"));
+  EXPECT_THAT(Problem("b: &b {<<: *b}\n"), HasSubstr("more than 100 levels deep"));
+}
+
+TEST(YamlTest, AKeyThatKubectlWritesOtherwiseIsRefused) {
+  EXPECT_THAT(Problem("labels: {yes: a}\n"),
+              HasSubstr("the key yes is true in YAML 1.1; quote it"));
+  EXPECT_THAT(Problem("labels: {010: a}\n"), HasSubstr("the key 010 is 8"));
+  const auto manifest = ReadYaml("labels: {7: a, 'on': b, true: c}\n");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document["labels"],
+            nlohmann::json::parse(R"({"7": "a", "on": "b", "true": "c"})"));
+}
+
+TEST(YamlTest, ValuesOfTagsAreWhatTheTagSays) {
+  const auto manifest = ReadYaml("a: !!bool no\nb: !!str 7\nc: !!int \"7\"\n");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document, nlohmann::json::parse(R"({"a": false, "b": "7", "c": 7})"));
+  EXPECT_THAT(Problem("x: 1\na: !mine x\n"), HasSubstr("line 2: the tag !mine is not known"));
+  EXPECT_THAT(Problem("a: .inf\n"), HasSubstr("line 1: .inf is no number"));
+}
+
+TEST(YamlTest, JsonMayEscapeACharacterBeyondThePlane) {
+  const auto manifest = ReadYaml("{\n  \"a\": \"\\ud83d\\ude80\"}\n");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document["a"], "\xF0\x9F\x9A\x80");
+  EXPECT_EQ(manifest->lines.at("a"), 2);
+}
+
+// A path is kept for each value: one key of 500 KB over 95,000 children was 47 GB.
+TEST(YamlTest, LongKeysAboveManyValuesAreRefused) {
+  EXPECT_THAT(Problem("? \"" + std::string(2000, 'k') + "\"\n: 1\n"),
+              HasSubstr("line 1: a key of more than 1024 bytes"));
+  std::string text;
+  for (size_t deep = 0; deep < 40; ++deep) {
+    text += std::string(deep, ' ') + std::string(1000, 'k') + ":\n";
+  }
+  for (int i = 0; i < 20000; ++i) text += std::string(40, ' ') + "- 1\n";
+  EXPECT_THAT(Problem(text), HasSubstr("too many values below keys that are so long"));
+}
+
+TEST(YamlTest, WhatIsWrongIsPrintable) {
+  const std::string problem = Problem("\"\\e[2J\": 1\n\"\\e[2J\": 2\n");
+  EXPECT_THAT(problem, HasSubstr("stands there twice"));
+  EXPECT_EQ(problem.find('\x1b'), std::string::npos);
 }
 
 TEST(YamlTest, KnowsTheLineOfEveryPath) {
