@@ -175,6 +175,7 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
 }  // namespace
 
 int ReportFailure(const Status& status) {
+  std::fflush(stdout);  // in a pipe it would come behind the error, and be taken for it
   std::fprintf(stderr, "crowdsurf-trainer: %s\n", std::string(status.message()).c_str());
   const bool configuration = absl::IsInvalidArgument(status) || absl::IsNotFound(status);
   return configuration ? 2 : 1;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "operator/core/job/reasons.h"
+#include "operator/core/job/trouble_words.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -108,13 +109,6 @@ std::string Masked(std::string_view line) {
   return out;
 }
 
-bool SaysSomething(std::string_view line) {
-  return std::any_of(line.begin(), line.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           static_cast<unsigned char>(c) >= 0x80;
-  });
-}
-
 // The last line that is at the margin after the last traceback's head: the frames are indented.
 std::string_view ExceptionIn(const std::vector<std::string_view>& lines) {
   for (size_t i = lines.size(); i-- > 0;) {
@@ -147,9 +141,17 @@ std::string ShownOutput(std::string_view output, size_t most) {
 
 std::string FailureLine(std::string_view reason, std::string_view shown) {
   const std::vector<std::string_view> lines = SplitText(shown, '\n');
-  std::string_view line = reason == reason::kTrainerHung ? std::string_view() : ExceptionIn(lines);
-  for (size_t i = lines.size(); line.empty() && i-- > 0;) {
-    if (SaysSomething(lines[i])) line = lines[i];
+  const bool hung = reason == reason::kTrainerHung;
+  std::string_view line = hung ? std::string_view() : ExceptionIn(lines);
+  if (!line.empty()) return Bounded(line);
+  // The last of those that sound most like a reason. Where it hung the last is the operator's own.
+  Sounds loudest = Sounds::kOfNothing;
+  for (size_t i = lines.size(); i-- > 0;) {
+    if (!SaysSomething(lines[i])) continue;
+    const Sounds sounds = hung ? Sounds::kNeutral : SoundsOf(lines[i]);
+    if (!line.empty() && sounds <= loudest) continue;
+    line = lines[i];
+    loudest = sounds;
   }
   return Bounded(line);
 }

@@ -17,9 +17,10 @@ inline constexpr size_t kMaxFailureLine = 256;  // bytes; an event's message hol
 // The end of `output`, its lines as a terminal shows them, secrets masked; at most `most` bytes.
 std::string ShownOutput(std::string_view output, size_t most);
 
-// The one line that says why: of the last Python traceback the exception's, else the last line with
-// a letter or a digit. `reason` is that of reasons.h: of a trainer that hung an earlier traceback
-// says nothing. Empty: there is none. At most kMaxFailureLine bytes. Pre: ShownOutput made `shown`.
+// The one line that says why: of the last Python traceback the exception's, else the last line that
+// names an error, else the last that sounds of trouble, else the last that is no progress bar.
+// `reason` is that of reasons.h: of a trainer that hung an earlier traceback says nothing. Empty:
+// there is none. At most kMaxFailureLine bytes. Pre: ShownOutput made `shown`.
 std::string FailureLine(std::string_view reason, std::string_view shown);
 
 // Of what Python's faulthandler wrote of all threads: the frame in which the main one is, such as

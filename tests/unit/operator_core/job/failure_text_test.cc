@@ -64,6 +64,32 @@ TEST(FailureLineTest, IsTheLastLineWithWordsWhereThereIsNoTraceback) {
   EXPECT_EQ(Line("\n---\n***\n"), "");
 }
 
+// stdout is kept back in a pipe until the end, and much is printed after an error.
+TEST(FailureLineTest, IsTheErrorAndNotWhatIsPrintedAfterIt) {
+  EXPECT_EQ(Line("step 7\nerror: no labels in /data\nmodel has 7 parameters\n"),
+            "error: no labels in /data");
+  EXPECT_EQ(Line("torch.OutOfMemoryError: CUDA\n100%|#####| 5/5 [00:01<00:00]\n"),
+            "torch.OutOfMemoryError: CUDA");
+  EXPECT_EQ(Line("cannot open /data/x: No such file or directory\nwandb: loss 0.31\n"),
+            "cannot open /data/x: No such file or directory");
+  EXPECT_EQ(Line("thread 'main' panicked at src/main.rs:4\nnote: run with RUST_BACKTRACE=1\n"),
+            "thread 'main' panicked at src/main.rs:4");
+  EXPECT_EQ(Line("FATAL no GPU\ncould not write the summary\nbye\n"), "FATAL no GPU");
+  EXPECT_EQ(Line("reads the text\n5/5 [==============================] 0s 1ms/step\n"),
+            "reads the text");
+  EXPECT_EQ(Line("reads the text\n 40% \u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588 2/5\n"),
+            "reads the text");
+  EXPECT_EQ(Line("100%|#####| 5/5\n"), "100%|#####| 5/5") << "there is nothing else";
+}
+
+TEST(FailureLineTest, FiguresAndWarningsAreNoErrors) {
+  for (const char* line : {"epoch 3, train error: 0.31", "test_error=12", "error 0.12 loss 3.4",
+                           "0 failed", "finished with no error", "rounds failed: 0",
+                           "UserWarning: cannot find a GPU", "WARNING: an error was ignored"}) {
+    EXPECT_EQ(Line(std::string(line) + "\nno more data\n"), "no more data") << line;
+  }
+}
+
 TEST(FailureLineTest, AnEarlierTracebackIsNotWhyATrainerHangs) {
   EXPECT_EQ(Line(kPlain + "trying again\n(it hung, no step for 60 s)", reason::kTrainerHung),
             "(it hung, no step for 60 s)");
