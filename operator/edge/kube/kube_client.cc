@@ -140,7 +140,7 @@ class KubeClient::Impl {
     SocketDeadlines::Guard until_it_begins(deadlines_, lease.line,
                                            steady_clock::now() + StdTime(options_.timeout));
     const httplib::Result result = lease.client->Get(
-        path, lease.headers,
+        lease.path + path, lease.headers,
         [&](const httplib::Response& response) {
           until_it_begins.End();
           status = response.status;
@@ -238,7 +238,12 @@ class KubeClient::Impl {
     Answer answer;
     // In place: a body of megabytes is not copied in the time that a connection is judged by.
     const httplib::Headers asked = request.headers;
-    const absl::Cleanup restore = [&] { request.headers = asked; };
+    const std::string path = request.path;
+    const absl::Cleanup restore = [&] {
+      request.headers = asked;
+      request.path = path;
+    };
+    request.path.insert(0, lease.path);
     for (const auto& [name, value] : lease.headers) request.headers.emplace(name, value);
     request.response_handler = [&](const httplib::Response& response) {
       answer.status = response.status;

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
@@ -59,27 +60,33 @@ X509_STORE* StoreOf(const std::string& pem) {
 httplib::Headers KubeConnections::HeadersFor(const KubeCredentials& credentials) const {
   httplib::Headers headers{{"User-Agent", user_agent_}, {"Accept", "application/json"}};
   if (!credentials.token.empty()) headers.emplace("Authorization", "Bearer " + credentials.token);
+  for (const auto& [name, value] : endpoint_.headers) headers.emplace(name, value);
   return headers;
 }
 
 StatusOr<KubeConnections::Lease> KubeConnections::Connect() const {
   ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
-  Lease lease{nullptr, std::make_shared<SocketLine>(), HeadersFor(credentials),
-              credentials.certificate, false};
+  Lease lease{nullptr,        std::make_shared<SocketLine>(), HeadersFor(credentials),
+              endpoint_.path, credentials.certificate,        false};
   if (!endpoint_.tls) {
     lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
   } else {
     std::unique_ptr<X509, Freed> certificate;
     std::unique_ptr<EVP_PKEY, Freed> key;
+    const auto chain = Memory(credentials.certificate);
     if (!credentials.certificate.empty()) {
-      certificate.reset(
-          PEM_read_bio_X509(Memory(credentials.certificate).get(), nullptr, nullptr, nullptr));
+      certificate.reset(PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr));
       key.reset(PEM_read_bio_PrivateKey(Memory(credentials.key).get(), nullptr, nullptr, nullptr));
       if (!certificate || !key)
         return absl::InvalidArgumentError("kubeconfig: the client certificate or key is no PEM");
     }
     auto tls = std::make_unique<httplib::SSLClient>(endpoint_.host, endpoint_.port,
                                                     certificate.get(), key.get());
+    // The certificates of its issuers, which the server may not have.
+    while (X509* issuer = PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr)) {
+      SSL_CTX_add_extra_chain_cert(tls->ssl_context(), issuer);  // takes it
+    }
+    ERR_clear_error();  // the end of the text is one
     if (!endpoint_.ca.empty()) tls->set_ca_cert_store(StoreOf(endpoint_.ca));
     tls->enable_server_certificate_verification(!endpoint_.skip_verification);
     lease.client = std::move(tls);

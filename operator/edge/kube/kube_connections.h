@@ -34,6 +34,7 @@ class KubeConnections {
     std::unique_ptr<httplib::ClientImpl> client;
     std::shared_ptr<SocketLine> line;  // of the client's socket, for who must end it
     httplib::Headers headers;
+    std::string path;         // in front of each request's
     std::string certificate;  // the client certificate that the connection was made with
     bool used = false;        // by an earlier request
     std::chrono::steady_clock::time_point idle_since = {};  // set by Release

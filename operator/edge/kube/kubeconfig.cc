@@ -4,8 +4,10 @@
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
 #include <absl/time/time.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -13,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/files.h"
+#include "base/text.h"
 #include "operator/core/job/json_path.h"
 
 namespace crowdsurf::controller {
@@ -22,6 +25,7 @@ constexpr char kAccountFolder[] = "/var/run/secrets/kubernetes.io/serviceaccount
 // kubelet renews a projected token at 80 % of an hour or more; reading it every minute is never too
 // late.
 constexpr int64_t kTokenReadSeconds = 60;
+constexpr size_t kLongestKey = 100;  // bytes of what is wrong, in a message
 
 int64_t UnixNow() { return absl::ToUnixSeconds(absl::Now()); }
 
@@ -51,10 +55,32 @@ StatusOr<std::string> DataOrFile(const YAML::Node& node, const std::string& key,
   return path.empty() ? StatusOr<std::string>(std::string()) : ReadFile(Beside(file, path));
 }
 
+// A key that is null is absent, as it is to kubectl.
+bool Has(const YAML::Node& node, const char* key) {
+  return node && node.IsMap() && node[key] && !node[key].IsNull();
+}
+
 struct Found {
   YAML::Node node;
   std::string file;
 };
+
+// A key that is read past may name another server, or other rights.
+Status CheckKeys(const Found& entry, const std::string& what,
+                 std::initializer_list<std::string_view> known) {
+  if (!entry.node || entry.node.IsNull()) return absl::OkStatus();
+  if (!entry.node.IsMap()) {
+    return absl::InvalidArgumentError(absl::StrCat(entry.file, ": ", what, " is no mapping"));
+  }
+  for (const auto& field : entry.node) {
+    const std::string key = field.first.IsScalar() ? field.first.Scalar() : "a key";
+    if (field.second.IsNull() || std::find(known.begin(), known.end(), key) != known.end())
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat(entry.file, ": ", ShownText(key, kLongestKey),
+                                                   " of ", what, " is not supported"));
+  }
+  return absl::OkStatus();
+}
 
 // The first entry named `name` of list `list` over all files; its body is under `body`.
 StatusOr<Found> Named(const std::vector<Found>& files, const char* list, const char* body,
@@ -80,7 +106,14 @@ Status ParseServer(const std::string& server, KubeEndpoint& out) {
     return absl::InvalidArgumentError(
         absl::StrCat("kubeconfig: server \"", server, "\" is no http(s) URL"));
   }
-  const std::string host_port(rest.substr(0, rest.find('/')));
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  const std::string host_port(rest.substr(0, slash));
+  out.path = std::string(rest.substr(slash));
+  while (out.path.ends_with('/')) out.path.pop_back();
+  if (rest.find_first_of("?#@ ") != std::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("kubeconfig: server \"", ShownText(server),
+                                                   "\" is more than a host, a port and a path"));
+  }
   const size_t colon = host_port.rfind(':');
   // The colons of an IPv6 address stand in brackets, and are no port's.
   const bool bracket = !host_port.empty() && host_port[0] == '[';
@@ -134,9 +167,49 @@ StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
   return result;
 }
 
+// What client-go tells a plug-in (client.authentication.k8s.io/v1, ExecCredential).
+std::string ExecInfo(const YAML::Node& exec, const KubeEndpoint& endpoint) {
+  nlohmann::json spec = {{"interactive", false}};
+  if (Text(exec, "provideClusterInfo") == "true") {
+    const std::string host =
+        endpoint.host.find(':') == std::string::npos ? endpoint.host : "[" + endpoint.host + "]";
+    nlohmann::json cluster = {{"server", absl::StrCat(endpoint.tls ? "https://" : "http://", host,
+                                                      ":", endpoint.port, endpoint.path)}};
+    if (endpoint.skip_verification) cluster["insecure-skip-tls-verify"] = true;
+    if (!endpoint.ca.empty()) {
+      cluster["certificate-authority-data"] = absl::Base64Escape(endpoint.ca);
+    }
+    spec["cluster"] = cluster;
+  }
+  return JsonText(nlohmann::json{
+      {"apiVersion", Text(exec, "apiVersion")}, {"kind", "ExecCredential"}, {"spec", spec}});
+}
+
+Status CheckPlugin(const Found& exec) {
+  RETURN_IF_ERROR(CheckKeys(exec, "the user's exec",
+                            {"apiVersion", "command", "args", "env", "installHint",
+                             "provideClusterInfo", "interactiveMode"}));
+  const std::string version = Text(exec.node, "apiVersion");
+  if (version != "client.authentication.k8s.io/v1" &&
+      version != "client.authentication.k8s.io/v1beta1") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        exec.file, ": the exec plug-in's apiVersion \"", ShownText(version, kLongestKey),
+        "\" is neither client.authentication.k8s.io/v1 nor v1beta1"));
+  }
+  if (Text(exec.node, "interactiveMode") == "Always") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(exec.file, ": an exec plug-in with interactiveMode Always is not supported"));
+  }
+  if (Text(exec.node, "command").empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(exec.file, ": the exec plug-in has no command"));
+  }
+  return absl::OkStatus();
+}
+
 // The command line of users[].user.exec, its env set in front.
-std::string PluginCommand(const YAML::Node& exec, const std::string& file) {
-  std::string line = "env";
+std::string PluginCommand(const YAML::Node& exec, const std::string& file,
+                          const KubeEndpoint& endpoint) {
+  std::string line = "env " + ShellQuoted("KUBERNETES_EXEC_INFO=" + ExecInfo(exec, endpoint));
   for (const YAML::Node& variable : exec["env"]) {
     line += " " + ShellQuoted(Text(variable, "name") + "=" + Text(variable, "value"));
   }
@@ -169,10 +242,48 @@ std::function<StatusOr<KubeCredentials>()> Cached(std::function<StatusOr<KubeCre
   };
 }
 
+// In whose name requests are made: kubernetes.io, "User impersonation".
+Status LoadImpersonation(const Found& user, KubeEndpoint& out) {
+  const std::string name = Text(user.node, "as");
+  const auto has = [&](const char* key) { return Has(user.node, key); };
+  if (name.empty()) {
+    if (!has("as-uid") && !has("as-groups") && !has("as-user-extra")) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(user.file, ": as-uid, as-groups or as-user-extra without as"));
+  }
+  out.headers.emplace_back("Impersonate-User", name);
+  if (has("as-uid")) out.headers.emplace_back("Impersonate-Uid", Text(user.node, "as-uid"));
+  if (has("as-groups")) {
+    for (const YAML::Node& group : user.node["as-groups"])
+      out.headers.emplace_back("Impersonate-Group", group.as<std::string>());
+  }
+  if (has("as-user-extra")) {
+    for (const auto& extra : user.node["as-user-extra"]) {
+      for (const YAML::Node& value : extra.second)
+        out.headers.emplace_back("Impersonate-Extra-" + extra.first.as<std::string>(),
+                                 value.as<std::string>());
+    }
+  }
+  for (const auto& [header, value] : out.headers) {
+    // It would end the header, and begin another.
+    const std::string both = header + value;
+    if (both.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos) continue;
+    return absl::InvalidArgumentError(absl::StrCat(user.file, ": a line break in as"));
+  }
+  return absl::OkStatus();
+}
+
 Status LoadUser(const Found& user, KubeEndpoint& out) {
   const std::string file = user.file;
-  if (user.node && user.node["exec"]) {
-    const std::string command = PluginCommand(user.node["exec"], file);
+  RETURN_IF_ERROR(CheckKeys(
+      user, "a user",
+      {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token",
+       "tokenFile", "exec", "extensions", "as", "as-uid", "as-groups", "as-user-extra"}));
+  RETURN_IF_ERROR(LoadImpersonation(user, out));
+  if (Has(user.node, "exec")) {
+    const Found exec{user.node["exec"], file};
+    RETURN_IF_ERROR(CheckPlugin(exec));
+    const std::string command = PluginCommand(exec.node, file, out);
     // Credentials of a plug-in that names no expiry hold until the end.
     out.credentials = Cached([command] { return RunPlugin(command); }, INT64_C(1) << 40);
     return absl::OkStatus();
@@ -207,6 +318,11 @@ StatusOr<KubeEndpoint> Load(const std::vector<Found>& files, std::string context
                    Named(files, "clusters", "cluster", Text(chosen.node, "cluster")));
   ASSIGN_OR_RETURN(const Found user, Named(files, "users", "user", Text(chosen.node, "user")));
   KubeEndpoint out;
+  RETURN_IF_ERROR(CheckKeys(
+      cluster, "a cluster",
+      {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify",
+       "tls-server-name", "disable-compression", "extensions"}));
+  RETURN_IF_ERROR(CheckKeys(chosen, "a context", {"cluster", "user", "namespace", "extensions"}));
   RETURN_IF_ERROR(ParseServer(Text(cluster.node, "server"), out));
   ASSIGN_OR_RETURN(out.ca, DataOrFile(cluster.node, "certificate-authority", cluster.file));
   out.skip_verification = Text(cluster.node, "insecure-skip-tls-verify") == "true";
@@ -263,13 +379,15 @@ StatusOr<KubeEndpoint> LoadDefaultKubeEndpoint() {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   const char* paths = std::getenv("KUBECONFIG");
-  // As in kubectl, KUBECONFIG wins over the account of the pod.
+  // In kubectl's order: a notebook in a pod has a kubeconfig of its user, who has other rights.
   if (paths != nullptr && *paths != 0) {
     return LoadKubeconfig(absl::StrSplit(paths, ':', absl::SkipEmpty()));
   }
-  if (host != nullptr && port != nullptr) return LoadInCluster(kAccountFolder, host, port);
   const char* home = std::getenv("HOME");
-  return LoadKubeconfig({std::string(home == nullptr ? "" : home) + "/.kube/config"});
+  const std::string own = std::string(home == nullptr ? "" : home) + "/.kube/config";
+  const bool in_pod = host != nullptr && port != nullptr;
+  if (in_pod && access(own.c_str(), F_OK) != 0) return LoadInCluster(kAccountFolder, host, port);
+  return LoadKubeconfig({own});
 }
 
 }  // namespace crowdsurf::controller

@@ -37,6 +37,37 @@ int Option(int descriptor, int level, int option) {
   return value;
 }
 
+// Rancher's and other proxies' URLs have a path: without it requests reach another cluster.
+TEST(KubeConnectionsTest, TheServersPathAndWhomItActsForGoWithEachRequest) {
+  httplib::Server server;
+  std::string user;
+  server.Get("/k8s/clusters/c/api", [&](const httplib::Request& request, httplib::Response& reply) {
+    user = request.get_header_value("Impersonate-User");
+    reply.set_content("{}", "application/json");
+  });
+  server.Get("/k8s/clusters/c/watch", [](const httplib::Request&, httplib::Response& reply) {
+    reply.set_content("seen", "application/json");
+  });
+  LoopbackServer loopback(server);
+  KubeEndpoint endpoint = PlainEndpoint(loopback.port());
+  endpoint.path = "/k8s/clusters/c";
+  endpoint.headers = {{"Impersonate-User", "jane"}};
+  KubeClient client(endpoint, {});
+  EXPECT_TRUE(client.Get("/api").ok());
+  EXPECT_EQ(user, "jane");
+  EXPECT_TRUE(client.Get("/api").ok()) << "also the second time";
+  std::string watched;
+  (void)client.Watch(
+      "/watch",
+      [&](std::string_view bytes) {
+        watched += bytes;
+        return true;
+      },
+      Seconds(10));
+  EXPECT_EQ(watched, "seen");
+  client.Stop();
+}
+
 // docs/kubernetes.md: the kernel's probes find a machine that is gone after 16 s.
 TEST(KubeConnectionsTest, AMachineThatIsGoneIsNoticedAfterSixteenSeconds) {
   httplib::Server server;
