@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/edge/files.h"
+#include "operator/core/job/json_path.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -74,7 +75,25 @@ void TakeReport(const std::string& report, RunOptions& options,
   if (!problem.empty()) problems.push_back("--report: " + problem);
 }
 
+void TakeCount(const std::string& count, RunOptions& options, std::vector<std::string>& problems) {
+  if (count == "all") {
+    options.market.count = 0;
+    return;
+  }
+  const char* end = count.data() + count.size();
+  const auto [at, error] = std::from_chars(count.data(), end, options.market.count);
+  if (error != std::errc() || at != end || options.market.count < 1) {
+    problems.push_back("--preempt-count: " + count + " is neither a number from 1 nor all");
+  }
+}
+
 }  // namespace
+
+double HangAfter(const RunOptions& options, const controller::TrainingJobSpec& spec) {
+  if (options.hang_after) return options.hang_after->infinite() ? 0 : options.hang_after->seconds();
+  const nlohmann::json* seconds = controller::Member(&spec.agent, "hangAfterSeconds");
+  return seconds != nullptr ? seconds->get<double>() : kHangAfter;
+}
 
 std::string PageOf(const std::string& report) {
   return std::filesystem::path(report).replace_extension(".html").string();
@@ -115,7 +134,9 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   duration("--duration", flags.duration, options.duration);
   duration("--preempt-every", flags.preempt_every, options.market.every);
   if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
-  if (flags.hang_after != "none") duration("--hang-after", flags.hang_after, options.hang_after);
+  const bool never = flags.hang_after == "none";
+  if (never) options.hang_after = Duration::Infinite();
+  if (!never) duration("--hang-after", flags.hang_after, options.hang_after);
   // Trainers are looked at twice a second; a step may take as long as that.
   if (options.hang_after && *options.hang_after < Seconds(1)) {
     problems.push_back("--hang-after: is below 1s");
@@ -136,17 +157,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   if (!(flags.speed > 0 && flags.speed <= kMaxSpeed)) {  // NaN fails as well
     problems.push_back("--speed: is not above 0 and at most 1000000");
   }
-  if (flags.preempt_count == "all") {
-    options.market.count = 0;
-  } else {
-    const auto [end, error] = std::from_chars(
-        flags.preempt_count.data(), flags.preempt_count.data() + flags.preempt_count.size(),
-        options.market.count);
-    if (error != std::errc() || *end != '\0' || options.market.count < 1) {
-      problems.push_back("--preempt-count: " + flags.preempt_count +
-                         " is neither a number from 1 nor all");
-    }
-  }
+  TakeCount(flags.preempt_count, options, problems);
   if (!flags.preempt_trace.empty() && !flags.preempt_every.empty()) {
     problems.push_back("--preempt-trace: cannot go together with --preempt-every");
   }

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "cli/run/spot_market.h"
+#include "operator/core/job/training_job.h"
 
 namespace crowdsurf::cli {
 
@@ -20,7 +21,7 @@ struct RunFlags {
   std::vector<std::string> words;  // the manifest, or the words of a command
   std::string duration, preempt_every, preempt_trace, notice = "10s", preempt_count = "1";
   std::string state_dir, report, strategy;
-  std::string hang_after = "60s";
+  std::string hang_after;  // empty: as the manifest says
   std::optional<int> http_port;
   std::optional<int> workers;
   std::optional<uint64_t> samples;
@@ -39,13 +40,18 @@ struct RunOptions {
   MarketOptions market;
   std::optional<Duration> notice;  // absent: machines go without a word
   std::string state_dir, report;
-  std::optional<Duration> hang_after;  // absent: a trainer may be silent for ever
+  std::optional<Duration> hang_after;  // infinite: never; absent: as the manifest says
   std::optional<int> http_port;        // 0: no status page; absent: any free one
   bool fresh = false;
 };
 
 // "5s", "100ms", "1.5m", "2h"; a bare number is seconds. Error: InvalidArgument.
 StatusOr<Duration> ParseDuration(const std::string& text);
+
+// After so many seconds without a step a trainer hangs; 0: never. The flag comes before
+// spec.agent.hangAfterSeconds, and this before kHangAfter.
+double HangAfter(const RunOptions& options, const controller::TrainingJobSpec& spec);
+inline constexpr double kHangAfter = 60;  // a person waits: less than in a pod
 
 // The page that is written beside the report: its name, ending in .html.
 std::string PageOf(const std::string& report);

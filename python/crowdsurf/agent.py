@@ -344,6 +344,17 @@ class Agent:
 
     # --- beside the steps ----------------------------------------------------------------------------
 
+    def busy(self, seconds: float) -> None:
+        """Before a pause of up to so many seconds without a step: an evaluation, a compilation, a slow checkpoint.
+
+        The agent does not end this trainer as one that hangs before they are over. The next step ends that. 0: not busy
+        any more. ValueError: less than 0, or more than a week. AgentError: the agent is gone, or of an older version.
+        """
+        if not 0 <= seconds <= 604_800:
+            raise ValueError(f"seconds must be 0 to 604800, a week, and not {seconds!r}")
+        self._connection.call("POST", "/v1/busy", json.dumps({"seconds": seconds}).encode())
+        self._stacks.busy(seconds)
+
     def set_metric(self, name: str, value: float) -> None:
         """Reports a number under one of the names given as `metrics`. ValueError: it is none of them."""
         if name not in self._metrics:

@@ -245,6 +245,15 @@ class Job:
             self._agent.totals()
         return {prefix + name: value for name, value in totals.items()}
 
+    def busy(self, seconds: float) -> None:
+        """Before a pause of up to so many seconds without a step: an evaluation, a compilation, a slow checkpoint.
+
+        Else a trainer that makes no step for `spec.agent.hangAfterSeconds` is ended as one that hangs. The next step ends
+        it. Alone it does nothing. ValueError: less than 0, or more than a week.
+        """
+        if self._agent is not None:
+            self._agent.busy(seconds)
+
     def checkpoint(self) -> None:
         """Asks for a checkpoint of the job. Alone there is none."""
         if self._agent is not None:

@@ -27,7 +27,8 @@ class Stacks:
 
     def __init__(self) -> None:
         self._file = -1
-        self._after = self._locked_after = self._armed_at = self._stepped_at = 0.0
+        self._hangs = self._after = self._locked_after = self._armed_at = self._stepped_at = 0.0
+        self._later = 0.0   # seconds that the script said it may be busy for, beyond the time that makes a hang
         self._closed, self._turn = threading.Event(), threading.Lock()   # of the file and the timer
         self._writer: Optional[threading.Thread] = None
 
@@ -39,14 +40,22 @@ class Stacks:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         with contextlib.suppress(OSError):
             self._file = os.open(os.path.join(directory, _FILE), flags)
-            self._after, self._locked_after = hang_after * _SHARE, hang_after * _LOCKED
+            self._hangs, self._after, self._locked_after = hang_after, hang_after * _SHARE, hang_after * _LOCKED
+
+    def busy(self, seconds: float) -> None:
+        """No step may come for so long: the time that makes a hang is not over before."""
+        self._step(max(0.0, seconds - self._hangs))
 
     def step(self) -> None:
         """The process is where it should be: the time begins anew."""
+        self._step(0.0)
+
+    def _step(self, later: float) -> None:
         if self._file < 0:
             return
-        now = self._stepped_at = time.monotonic()
-        if now - self._armed_at >= min(_REARM, self._after / 4):
+        now = time.monotonic()
+        self._stepped_at, changed, self._later = now + later, later != self._later, later
+        if changed or now - self._armed_at >= min(_REARM, self._after / 4):
             self._armed_at = now
             self.arm()
         if self._writer is None:
@@ -58,7 +67,7 @@ class Stacks:
         global _armed
         with self._turn, contextlib.suppress(OSError, RuntimeError, ValueError):
             os.ftruncate(self._file, 0)
-            faulthandler.dump_traceback_later(self._locked_after, file=self._file)
+            faulthandler.dump_traceback_later(self._locked_after + self._later, file=self._file)
             _armed = self
 
     def close(self) -> None:

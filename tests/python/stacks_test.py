@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -83,6 +84,22 @@ class StacksTest(client_case.ClientCase):
             self.assertEqual(timer.call_args[0], (200.0,))
             self.wait_for_ever()
             cancel.assert_called()   # before it could
+
+    def test_one_that_says_that_it_is_busy_is_left_alone_so_long(self):
+        trainer = self.started()
+        began = time.monotonic()
+        trainer.busy(0.9)   # 0.7 s more than what makes a hang: the stacks are due half of that before its end
+        self.wait_for_ever()
+        self.assertGreaterEqual(time.monotonic() - began, 0.8)
+        self.assertIn("/v1/busy", self.here.requests)
+        trainer.step(samples=1)
+        self.wait_for_ever()   # the step has ended it
+
+    def test_busy_takes_a_week_at_most(self):
+        trainer = self.started()
+        for seconds in (-1, 604_801, float("nan")):
+            self.assertRaises(ValueError, trainer.busy, seconds)
+        self.assertNotIn("/v1/busy", self.here.requests)
 
     def test_after_the_end_none_are_written(self):
         self.here.wrong = {"hang_after": 60}   # none is due

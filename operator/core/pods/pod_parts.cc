@@ -166,6 +166,10 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
     command.push_back("--log-level");
     command.push_back(level);
   }
+  if (const json* seconds = Member(&job.spec.agent, "hangAfterSeconds")) {
+    command.push_back("--hang-after");
+    command.push_back(JsonText(*seconds));
+  }
   if (job.spec.tensors_in_clear) {
     // An older agent takes --tls as no TLS anywhere. It does not know this flag, and ends with 2.
     command.push_back("--tensor-tls");

@@ -18,6 +18,7 @@ void TrainerPulse::OnRegistered(Time now) {
   steps_ = 0;
   moved_ = now;
   longest_ = Duration();
+  busy_until_ = Time();
 }
 
 void TrainerPulse::OnGone() { state_ = State::kNone; }
@@ -28,6 +29,7 @@ TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, Duty duty) {
     longest_ = std::max(longest_, now - moved_);
     steps_ = steps;
     moved_ = now;
+    busy_until_ = Time();
     return state_ = State::kStepping;
   }
   if (duty == Duty::kExcused) {
@@ -35,7 +37,8 @@ TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, Duty duty) {
     return state_;
   }
   const Duration pause = now - moved_;
-  if (pause >= std::max(hung_after_, longest_ * kTimesLongest)) return state_ = State::kHung;
+  if (pause >= std::max(hung_after_, longest_ * kTimesLongest) && now >= busy_until_)
+    return state_ = State::kHung;
   // Once said, it holds until a step comes.
   if (state_ == State::kHung) return state_;
   if (pause >= std::max(silent_after_, longest_ * kTimesLongest)) state_ = State::kSilent;

@@ -4,7 +4,8 @@
 // Two answers, of different weight: *silent* (soon; the agent gives its seat back, so that no round
 // waits for it, and takes it back with the next step: nothing is lost when it was only slow) and
 // *hung* (much later; the owner of the process is asked to end it). A pause that ended well makes
-// both more patient, so a trainer that evaluates for a minute is not taken for one that hangs.
+// both more patient, so a trainer that evaluates for a minute is not taken for one that hangs
+// the second time. One that knows of a long pause says so before it (OnBusy).
 // Owner: the agent's host thread. Pure: (now, counters) in, a state out.
 #pragma once
 
@@ -25,6 +26,9 @@ class TrainerPulse {
 
   void OnRegistered(Time now);
   void OnGone();
+  // The trainer says that it may make no step until then: it is not called hung before, silent as
+  // ever. Its next step, and a later word, end that.
+  void OnBusy(Time until) { busy_until_ = until; }
   // A look at the trainer's counter. kExcused: it waits for us (for state, for a result in
   // Blocking mode) or has been told to stop; that time does not count.
   enum class Duty : uint8_t { kSteps, kExcused };
@@ -40,6 +44,7 @@ class TrainerPulse {
   State state_ = State::kNone;
   uint64_t steps_ = 0;
   Time moved_;
+  Time busy_until_;
   Duration longest_;  // pause between steps that ended
 };
 

@@ -66,6 +66,10 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    data_ = e.spec;
                    if (!waits_for_restore_) FeedLocal(now, wall, DataDeclared{e.spec});
                  },
+                 [&](const link::BusyDeclared& e) {
+                   log_.Info("the trainer may be busy", {{"seconds", e.seconds}});
+                   pulse_.OnBusy(now + Seconds(e.seconds));
+                 },
                  [&](const link::LeasesWaited&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
                    state_->OnOpaque(now, e.opaque);

@@ -275,6 +275,15 @@ std::string WriteLeases(const LeasesGranted& granted) {
   return Dump(json);
 }
 
+StatusOr<double> ParseBusy(std::string_view body) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  const auto it = json.find("seconds");
+  const std::optional<double> seconds = it == json.end() ? std::nullopt : Finite(*it);
+  if (!seconds || *seconds < 0 || *seconds > kMaxBusySeconds)
+    return absl::InvalidArgumentError("\"seconds\" must be 0 to 604800, a week");
+  return *seconds;
+}
+
 StatusOr<std::string> ParseLeave(std::string_view body) {
   if (body.empty()) return std::string();
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));

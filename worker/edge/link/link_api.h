@@ -49,6 +49,10 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body);
 StatusOr<DataSpec> ParseData(std::string_view body, uint64_t seed);
 std::string WriteLeases(const LeasesGranted& granted);
 
+// {"seconds": x}, 0 to kMaxBusySeconds.
+inline constexpr double kMaxBusySeconds = 7 * 86400;  // longer is a typo, and would hide a hang
+StatusOr<double> ParseBusy(std::string_view body);
+
 // {"reason": "..."}; an empty body is an empty reason.
 StatusOr<std::string> ParseLeave(std::string_view body);
 

@@ -113,6 +113,11 @@ class LinkClient {
   // the earlier ones. DataLoss: the agent wrote no index sets; they are not taken.
   StatusOr<std::optional<IndexSets>> TakeIndexSets();
 
+  // No step may come for so long, and the trainer lives: it is not ended as one that hangs. Before
+  // an evaluation, a slow checkpoint, a first step that compiles. The next StepDone ends it.
+  // Errors: NotFound (the agent is of an older version), InvalidArgument (above a week),
+  // Unavailable.
+  Status Busy(Duration most);
   // Slot `index` of LinkClientOptions::metrics. Cheap.
   void SetMetric(size_t index, double value);
   void AcknowledgeStop();

@@ -156,6 +156,13 @@ bool LinkClient::Impl::Reconnect(Time now) {
   return false;
 }
 
+Status LinkClient::Busy(Duration most) {
+  ASSIGN_OR_RETURN(HttpClient http, HttpClient::Connect(impl_->dir + "/agent.sock"));
+  const Json body = {{"seconds", most.seconds()}};
+  ASSIGN_OR_RETURN(const HttpReply reply, http.Do("POST", "/v1/busy", body.dump(), Impl::kAnswer));
+  return Impl::StatusOf(reply);
+}
+
 Status LinkClient::Leave(std::string_view reason, Duration patience) {
   ASSIGN_OR_RETURN(HttpClient http, HttpClient::Connect(impl_->dir + "/agent.sock"));
   const Json body = {{"reason", std::string(reason)}};

@@ -77,6 +77,9 @@ struct LeasesWaited {};  // the trainer has come to the end of its leases, or ha
                          // closed
 struct ShareGathered {};  // the trainer has its share of a step, and waits
 struct StopAcknowledged {};
+struct BusyDeclared {  // POST /v1/busy: no step may come for so long, and the trainer lives
+  double seconds = 0;
+};
 struct CheckpointRequested {};  // POST /v1/checkpoint
 struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::LeaveDone
   std::string reason;
@@ -84,11 +87,11 @@ struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::Leave
 
 }  // namespace link
 
-using LinkEvent =
-    std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::Filled,
-                 link::PublishRefused, link::Applied, link::Adopted, link::StepsReached,
-                 link::OpaqueGiven, link::StopAcknowledged, link::CheckpointRequested,
-                 link::LeaveRequested, link::DataDeclared, link::LeasesWaited, link::ShareGathered>;
+using LinkEvent = std::variant<link::TrainerRegistered, link::TrainerGone, link::Published,
+                               link::Filled, link::PublishRefused, link::Applied, link::Adopted,
+                               link::StepsReached, link::OpaqueGiven, link::StopAcknowledged,
+                               link::CheckpointRequested, link::LeaveRequested, link::BusyDeclared,
+                               link::DataDeclared, link::LeasesWaited, link::ShareGathered>;
 
 // A relaxed reading of the words, for progress and scheduling.
 struct LinkCounters {

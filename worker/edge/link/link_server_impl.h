@@ -95,6 +95,7 @@ struct LinkServer::Impl {
   HttpReply TakeOpaque(const HttpRequest& request);
   HttpReply GiveAdopted();
   HttpReply State();
+  HttpReply DeclareBusy(const std::string& body);
   HttpReply DeclareData(const std::string& body);
   HttpReply Leave(LinkListener::ConnectionId id, const std::string& body);
 

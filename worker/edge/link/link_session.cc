@@ -90,6 +90,7 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
     const std::lock_guard lock(mutex);
     return JsonReply(200, WriteNotice(notice));
   }
+  if (route == "POST /v1/busy") return DeclareBusy(request.body);
   if (route == "POST /v1/data") return DeclareData(request.body);
   if (route == "GET /v1/leases") {
     const std::lock_guard lock(mutex);
@@ -111,6 +112,15 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
     return std::nullopt;
   }
   return Error(404, "no such endpoint: see docs/trainer-link.md");
+}
+
+HttpReply LinkServer::Impl::DeclareBusy(const std::string& body) {
+  const auto seconds = ParseBusy(body);
+  if (!seconds.ok()) return Error(400, seconds.status());
+  const std::lock_guard lock(mutex);
+  if (session == 0) return Error(409, "register first");
+  sink(link::BusyDeclared{*seconds});
+  return JsonReply(200, "{}\n");
 }
 
 HttpReply LinkServer::Impl::DeclareData(const std::string& body) {

@@ -54,9 +54,14 @@ TEST(RunFlagsTest, NoticeIsTenSecondsUnlessItIsNone) {
 TEST(RunFlagsTest, TrainersHangAfterAMinuteUnlessSaidOtherwise) {
   std::vector<std::string> problems;
   RunFlags flags;
-  EXPECT_EQ(CheckFlags(flags, problems).hang_after, Seconds(60));
+  controller::TrainingJobSpec spec;
+  EXPECT_EQ(HangAfter(CheckFlags(flags, problems), spec), 60);
+  spec.agent = {{"hangAfterSeconds", 600}};
+  EXPECT_EQ(HangAfter(CheckFlags(flags, problems), spec), 600);
+  flags.hang_after = "5s";
+  EXPECT_EQ(HangAfter(CheckFlags(flags, problems), spec), 5) << "the flag comes first";
   flags.hang_after = "none";
-  EXPECT_FALSE(CheckFlags(flags, problems).hang_after.has_value());
+  EXPECT_EQ(HangAfter(CheckFlags(flags, problems), spec), 0);
   EXPECT_THAT(problems, IsEmpty());
   flags.hang_after = "0.5s";
   flags.http_port = 70'000;

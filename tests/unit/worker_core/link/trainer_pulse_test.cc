@@ -46,6 +46,30 @@ TEST(TrainerPulseTest, APauseThatEndedWellMakesItPatient) {
   EXPECT_EQ(pulse.Look(At(120), 1), State::kHung) << "three times as long";
 }
 
+TEST(TrainerPulseTest, OneThatSaidThatItIsBusyIsNotHungBeforeThatIsOver) {
+  TrainerPulse pulse(Seconds(60));
+  pulse.OnRegistered(At(0));
+  EXPECT_EQ(pulse.Look(At(1), 1), State::kStepping);
+  pulse.OnBusy(At(301));
+  EXPECT_EQ(pulse.Look(At(20), 1), State::kSilent) << "rounds do not wait for it";
+  EXPECT_EQ(pulse.Look(At(300), 1), State::kSilent);
+  EXPECT_EQ(pulse.Look(At(301), 1), State::kHung);
+}
+
+TEST(TrainerPulseTest, TheNextStepAndALaterWordEndThat) {
+  TrainerPulse pulse(Seconds(60));
+  pulse.OnRegistered(At(0));
+  pulse.OnBusy(At(1000));
+  EXPECT_EQ(pulse.Look(At(1), 1), State::kStepping);
+  EXPECT_EQ(pulse.Look(At(61), 1), State::kHung);
+  pulse.OnBusy(At(1000));
+  pulse.OnBusy(At(62));
+  EXPECT_EQ(pulse.Look(At(63), 2), State::kStepping);
+  pulse.OnBusy(At(1000));
+  pulse.OnRegistered(At(64));
+  EXPECT_EQ(pulse.Look(At(124), 0), State::kHung) << "a word of the trainer before";
+}
+
 TEST(TrainerPulseTest, TimeInWhichItWaitsForUsDoesNotCount) {
   TrainerPulse pulse(Seconds(60));
   pulse.OnRegistered(At(0));
