@@ -15,6 +15,7 @@ namespace crowdsurf::dht {
 namespace {
 
 // A signer that restarts is back in seconds; thousands of agents must not all ask in one of them.
+constexpr Duration kFirstWord = Seconds(2);  // of silence are a start that somebody waits for
 constexpr Backoff kRetry{Milliseconds(100), Seconds(30), 2.0, 0.5};
 constexpr size_t kMaxCa = 1 << 20;  // two CAs are 1.3 KiB
 
@@ -90,7 +91,9 @@ CertificateKeeper::CertificateKeeper(const Identity& identity, SignerOptions opt
 CertificateKeeper::~CertificateKeeper() { Stop(); }
 
 Status CertificateKeeper::WaitForFirst(Duration patience) {
-  const WallTime until = HostLoop::Wall() + patience;
+  const WallTime since = HostLoop::Wall();
+  const WallTime until = since + patience;
+  Duration say_after = kFirstWord;  // then at twice the time, and so on
   for (int attempt = 0;; ++attempt) {
     const auto renew_at = identity_.RenewAt();
     // The old certificate is still good: an agent restarts while the signer is away.
@@ -104,6 +107,12 @@ Status CertificateKeeper::WaitForFirst(Duration patience) {
     // One that is past two thirds still serves while the signer is away.
     if (renew_at.ok() && !Refused(status)) return absl::OkStatus();
     const WallTime next = HostLoop::Wall() + kRetry.Delay(attempt, rng_);
+    const Duration waited = HostLoop::Wall() - since;
+    if (waited >= say_after || Refused(status) || next >= until) {
+      say_after = waited * 2.0;
+      logger_.Warning("no certificate: the signer is not reached, or refuses",
+                      {{"seconds", waited.seconds()}, {"reason", std::string(status.message())}});
+    }
     if (Refused(status) || next >= until || !SleepUntil(next)) return status;
   }
 }

@@ -42,7 +42,8 @@ class CertificateKeeper {
   ~CertificateKeeper();  // stops
 
   // Waits until cert.pem is good, asking the signer if it must. Error at `patience` (with the last
-  // reason), or at once when the signer refuses (401, 403, 400).
+  // reason), or at once when the signer refuses (401, 403, 400). Logs why it waits, after 2 s and
+  // then at each doubling.
   Status WaitForFirst(Duration patience);
   // Starts the renewing thread. After WaitForFirst.
   void Start();

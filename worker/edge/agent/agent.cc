@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/edge/files.h"
+#include "base/edge/http_host.h"
 #include "coordinator-free-dht/edge/dht_service.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
@@ -65,6 +66,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
       clock_([this] { return host_.Now(); }, metrics_),
       page_(registry_, "crowdsurf-worker"),
       pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
+      start_wait_(host_.Now()),
       started_unix_(UnixSeconds(HostLoop::Wall())) {}
 
 Agent::Impl::~Impl() {
@@ -86,10 +88,17 @@ Status Agent::Impl::Start() {
   // First, so that a SIGTERM ends a start that waits for its signer.
   RETURN_IF_ERROR(StartExternalEvents());
   slow_ = std::make_unique<SlowWork>(host_, registry_);
-  RETURN_IF_ERROR(StartLink());
-  RETURN_IF_ERROR(StartCertificate());
-  RETURN_IF_ERROR(StartTransports());
+  if (const Status linked = StartLink(); !linked.ok()) {
+    WriteFailedStart("volume");
+    return linked;
+  }
+  // Before the certificate: who looks at a job that does not train sees that the signer is missing.
   RETURN_IF_ERROR(StartHttp());
+  if (const Status certified = StartCertificate(); !certified.ok()) {
+    WriteFailedStart("signer");
+    return certified;
+  }
+  RETURN_IF_ERROR(StartTransports());
   peer_ = std::make_unique<Peer>(MakePeerConfig(), Rng(Entropy()), log_.For("peer"), registry_);
   host_.AddSource(this);
   // Last: who finds the file can dial what it names.
@@ -279,7 +288,9 @@ Status Agent::Impl::StartHttp() {
   // Kubelet's probes read flags: neither the host thread nor a slow scraper delays them.
   constexpr auto kAtOnce = HttpServer::Runs::kAtOnce;
   constexpr auto kOnPool = HttpServer::Runs::kOnPool;
-  http_->Get("/healthz", kAtOnce, [](const Request&) { return Reply{200, "ok\n"}; });
+  http_->Get("/healthz", kAtOnce, [this](const Request&) {
+    return started_ ? Reply{200, "ok\n"} : Reply{503, "no certificate yet\n"};
+  });
   http_->Get("/readyz", kAtOnce, [this](const Request&) {
     if (!ready_) return Reply{503, "not seated yet\n"};
     return grpc_->answers() ? Reply{200, "ok\n"}
@@ -288,7 +299,11 @@ Status Agent::Impl::StartHttp() {
   http_->Get("/trainerz", kAtOnce, [this](const Request&) {
     return trainer_hangs_ ? Reply{503, "the trainer makes no steps\n"} : Reply{200, "ok\n"};
   });
-  http_->Get("/summary", kOnPool, [this](const Request&) { return ServeSummary(); });
+  http_->Get("/summary", kOnPool, [this](const Request& request) {
+    // Names, stacks and paths of a local run are not for a page that a browser shows.
+    return NamesAnAddress(request.Header("host")) ? ServeSummary()
+                                                  : Reply{421, "ask for it by an address\n"};
+  });
   http_->Get("/metrics", kOnPool, [this](const Request&) {
     return Reply{200, page_.Render(), MetricsPage::kContentType};
   });
@@ -386,12 +401,29 @@ void Agent::Impl::End(const std::string& reason, int code) {
 void Agent::Impl::WriteTermination() const {
   if (options_.termination_log.empty()) return;
   const PeerSummary summary = peer_->Summarize();
-  const std::string text = TerminationJson({.reason = end_reason_,
-                                            .write_error = write_error_,
-                                            .averaging = summary.averaging,
-                                            .samples = summary.job_samples,
-                                            .step = summary.step,
-                                            .loss = summary.loss});
+  const std::string text =
+      TerminationJson({.reason = end_reason_,
+                       .write_error = write_error_,
+                       .averaging = summary.averaging,
+                       .samples = summary.job_samples,
+                       .step = summary.step,
+                       .loss = summary.loss,
+                       .waiting_for = std::string(start_wait_.cause()),
+                       .waiting_seconds = start_wait_.waited(host_.Now()).seconds()});
+  WriteTerminationText(text);
+}
+
+void Agent::Impl::WriteFailedStart(std::string_view waiting_for) const {
+  if (options_.termination_log.empty()) return;
+  WriteTerminationText(
+      TerminationJson({.reason = "not started",
+                       .write_error = {},
+                       .loss = {},
+                       .waiting_for = std::string(waiting_for),
+                       .waiting_seconds = start_wait_.waited(host_.Now()).seconds()}));
+}
+
+void Agent::Impl::WriteTerminationText(const std::string& text) const {
   // A kubelet mounts the file itself into a folder that is not ours: it cannot be replaced.
   if (std::filesystem::exists(options_.termination_log)) {
     std::ofstream file(options_.termination_log, std::ios::trunc);

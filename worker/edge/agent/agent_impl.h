@@ -20,6 +20,7 @@
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
 #include "worker/core/link/loss_report_schedule.h"
+#include "worker/core/link/start_wait.h"
 #include "worker/core/link/trainer_pulse.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/config.h"
@@ -88,6 +89,9 @@ class Agent::Impl : public TimerSource {
   Status WriteEndpoints() const;
   PeerConfig MakePeerConfig() const;
   void WriteTermination() const;
+  // ... of an agent that could not start: `waiting_for` is what it did not get.
+  void WriteFailedStart(std::string_view waiting_for) const;
+  void WriteTerminationText(const std::string& text) const;
   void End(const std::string& reason, int code);  // the loop ends after this input
 
   // ---- inputs (agent_inputs.cc) ----
@@ -185,6 +189,7 @@ class Agent::Impl : public TimerSource {
   void UpdateGauges(const PeerSummary& summary);
   void ReportLost(Time now, const PeerSummary& summary);
   std::string SummaryText(Time now);
+  void LookAtStart(Time now, const PeerSummary& summary);
   HttpServer::Reply ServeSummary();
 
   const AgentOptions options_;
@@ -233,6 +238,7 @@ class Agent::Impl : public TimerSource {
   std::optional<Trainer> trainer_;
   std::optional<DataSpec> data_;  // that the trainer draws leases of; none: it draws none
   TrainerPulse pulse_;
+  StartWait start_wait_;
   LostMembers lost_members_;
   LossReportSchedule loss_reports_;
   bool restore_tried_ = false, restoring_ = false;

@@ -87,8 +87,20 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"members", members},
       {"started_unix", edge.started_unix},
       {"first_step_unix", OrNull(edge.first_step_unix)},
-      {"joined_with_state", core.joined_with_state}};
+      {"joined_with_state", core.joined_with_state},
+      {"waitingFor", edge.waiting_for},
+      {"waitingSeconds", edge.waiting_seconds}};
   // Names of members and metrics come from outside: what is no UTF-8 is replaced, never thrown.
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string StartingJson(const EdgeSummary& edge) {
+  const Json out = {{"job", edge.job},
+                    {"worker", edge.worker},
+                    {"state", NameOf(PeerState::kStarting)},
+                    {"started_unix", edge.started_unix},
+                    {"waitingFor", edge.waiting_for},
+                    {"waitingSeconds", edge.waiting_seconds}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -98,7 +110,9 @@ std::string TerminationJson(const Termination& termination) {
                     {"averaging", termination.averaging.value()},
                     {"samples", termination.samples},
                     {"step", termination.step},
-                    {"loss", OrNull(termination.loss)}};
+                    {"loss", OrNull(termination.loss)},
+                    {"waitingFor", termination.waiting_for},
+                    {"waitingSeconds", termination.waiting_seconds}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -30,7 +30,11 @@ struct EdgeSummary {
   uint64_t order = 0;             // hash of the first batches that the trainer drew; 0: not known
   double started_unix = 0;
   std::optional<double> first_step_unix;
+  std::string waiting_for;     // StartWait's word; empty: it has trained
+  double waiting_seconds = 0;  // for that
 };
+// Of an agent that listens to nobody yet: job, worker, state and what it waits for.
+std::string StartingJson(const EdgeSummary& edge);
 std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge);
 
 struct Termination {
@@ -40,6 +44,8 @@ struct Termination {
   double samples = 0;
   uint64_t step = 0;
   std::optional<double> loss;
+  std::string waiting_for = {};  // as of the summary
+  double waiting_seconds = 0;
 };
 std::string TerminationJson(const Termination& termination);
 

@@ -164,16 +164,37 @@ std::string Agent::Impl::SummaryText(Time now) {
   if (ended_ || (stop_raised_ && (stop_acknowledged_ || !trainer_)))
     summary.state = PeerState::kStopped;
   UpdateGauges(summary);
+  LookAtStart(now, summary);
+  edge.waiting_for = start_wait_.cause();
+  edge.waiting_seconds = start_wait_.waited(now).seconds();
   return SummaryJson(summary, edge);
 }
 
+void Agent::Impl::LookAtStart(Time now, const PeerSummary& summary) {
+  start_wait_.Look(now, {.certified = true,
+                         .trainer = trainer_.has_value(),
+                         .restoring = restoring_,
+                         .in_view = summary.view.has_value(),
+                         .seated = !summary.cell.empty(),
+                         .held = link_->counters().waits_for_agent,
+                         .stepped = first_step_unix_.has_value()});
+}
+
 HttpServer::Reply Agent::Impl::ServeSummary() {
+  if (!started_) {
+    EdgeSummary edge;
+    edge.job = options_.job;
+    edge.worker = options_.worker;
+    edge.started_unix = started_unix_;
+    edge.waiting_for = "signer";
+    edge.waiting_seconds = HostLoop::Wall().seconds() - started_unix_;
+    return {200, StartingJson(edge), "application/json"};
+  }
   // On a thread of the HTTP pool. Shared, because the host may answer when this has given up.
   auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> text = promise->get_future();
-  const bool posted = started_ && host_.Post([this, promise](Time now, WallTime) {
-    promise->set_value(SummaryText(now));
-  });
+  const bool posted =
+      host_.Post([this, promise](Time now, WallTime) { promise->set_value(SummaryText(now)); });
   if (!posted || text.wait_for(kSummaryPatience) != std::future_status::ready) {
     return {503, "the agent does not answer\n"};
   }

@@ -17,6 +17,7 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
+#include "base/edge/inherited.h"
 #include "base/endpoint.h"
 #include "base/text.h"
 
@@ -30,7 +31,8 @@ constexpr size_t kMaxReason = 256;
 sigset_t EndSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int s : {SIGTERM, SIGINT}) sigaddset(&set, s);
+  sigaddset(&set, SIGTERM);
+  if (!IsIgnored(SIGINT)) sigaddset(&set, SIGINT);  // blocked it would arrive although ignored
   return set;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/edge/clock.h"
+#include "base/edge/inherited.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -21,7 +22,8 @@ constexpr int kExitNoProgram = 127;  // as a shell says it
 sigset_t Watched() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int s : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, s);
+  for (const int s : {SIGTERM, SIGCHLD}) sigaddset(&set, s);
+  if (!IsIgnored(SIGINT)) sigaddset(&set, SIGINT);  // blocked it would arrive although ignored
   return set;
 }
 

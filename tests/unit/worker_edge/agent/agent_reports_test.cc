@@ -44,6 +44,25 @@ struct AgentReports : testing::Test {
   RunningAgent running{authority, 0, "", {}};
 };
 
+TEST_F(AgentReports, TheSummaryTellsWhyThisWorkerDoesNotTrain) {
+  ASSERT_NE(running.agent, nullptr);
+  const nlohmann::json summary = Summary();
+  EXPECT_EQ(summary["waitingFor"], "trainer");
+  EXPECT_EQ(summary["trainer"]["tensors"], "") << "none has connected";
+  EXPECT_GE(summary.value("waitingSeconds", -1.0), 0);
+  EXPECT_LE(summary.value("waitingSeconds", 1e9), Unix() - before);
+}
+
+// A name that resolves to this machine is how a page of a stranger would ask.
+TEST_F(AgentReports, TheSummaryIsAskedForByAnAddress) {
+  ASSERT_NE(running.agent, nullptr);
+  httplib::Client client("http://" + running.agent->http_endpoint());
+  const auto reply = client.Get("/summary", {{"Host", "evil.example:80"}});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 421);
+  EXPECT_EQ(reply->body.find("worker"), std::string::npos);
+}
+
 TEST_F(AgentReports, TheSummaryTellsWhenItStartedAndWhenTheFirstStepWasMade) {
   ASSERT_NE(running.agent, nullptr);
   auto trainer = LinkClient::Connect(running.link(), Seconds(20));
@@ -51,7 +70,10 @@ TEST_F(AgentReports, TheSummaryTellsWhenItStartedAndWhenTheFirstStepWasMade) {
   std::vector<float> params(8, 1.0F);
   ASSERT_TRUE((*trainer)->Register({Tensor("weights", 8)}).ok());
   ASSERT_TRUE((*trainer)->Start(params, Seconds(20)).ok());
+  // It makes no first step, and nothing else is missing.
+  ASSERT_TRUE(EventuallyHolds([&] { return Summary()["waitingFor"] == "trainer"; }));
   nlohmann::json summary = Summary();
+  EXPECT_NE(summary["trainer"]["tensors"], "");
   EXPECT_GE(summary.value("started_unix", 0.0), before);
   EXPECT_LE(summary.value("started_unix", 0.0), Unix());
   EXPECT_TRUE(summary["first_step_unix"].is_null());
@@ -65,6 +87,7 @@ TEST_F(AgentReports, TheSummaryTellsWhenItStartedAndWhenTheFirstStepWasMade) {
   EXPECT_LE(Summary()["first_step_unix"].get<double>(), Unix());
   ASSERT_TRUE(EventuallyHolds([&] { return Summary()["view"].is_object(); }));
   summary = Summary();
+  EXPECT_EQ(summary["waitingFor"], "");
   EXPECT_GE(summary["view"]["epoch"].get<double>(), 1);
   EXPECT_EQ(running.agent->metrics().Value("crowdsurf_worker_view_epoch"),
             summary["view"]["epoch"]);
