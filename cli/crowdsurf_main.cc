@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/edge/inherited.h"
 #include "cli/commands.h"
 #include "cli/parse_error.h"
 
@@ -16,6 +17,7 @@ int Refuse(const std::string& why) {
 
 int main(int argc, char** argv) {
   using namespace crowdsurf::cli;
+  crowdsurf::TakeInherited();
   CLI::App app("Trains neural networks on spot instances as if the instances never went away.",
                "crowdsurf");
   app.set_version_flag("--version", CROWDSURF_VERSION);

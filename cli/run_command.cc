@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/run/run_session.h"
 
@@ -13,7 +14,9 @@ int Run(const RunFlags& flags) {
   // Also after wrong flags: all mistakes are told at once.
   const std::optional<LocalJob> job = LoadJob(options, problems);
   if (!problems.empty() || !job) {
-    for (const std::string& problem : problems) std::fprintf(stderr, "%s\n", problem.c_str());
+    for (const std::string& problem : problems) {
+      std::fprintf(stderr, "%s\n", ShownText(problem).c_str());
+    }
     std::fprintf(stderr, "crowdsurf: %zu mistake%s; nothing was started\n", problems.size(),
                  problems.size() == 1 ? "" : "s");
     return kBadInput;
@@ -54,8 +57,8 @@ void RegisterRun(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->type_name("DURATION");
   run->add_option("--hang-after", flags->hang_after,
-                  "a trainer without a step for so long is ended and its worker replaced, or none")
-      ->capture_default_str()
+                  "a trainer without a step for so long is ended and its worker replaced, or none; "
+                  "default: spec.agent.hangAfterSeconds, else 60s")
       ->type_name("DURATION");
   run->add_option(
       "--http-port", flags->http_port,

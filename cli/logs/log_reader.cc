@@ -60,11 +60,12 @@ StatusOr<std::string> LogReader::Read() {
     }
     if (newer.file == 0) return std::string();
     if (newer.file == older.file) continue;
-    std::string text;
+    // The first read is of everything.
+    std::string text = file_ == 0 ? LogFile(path_ + controller::kLogHead).After(0) : std::string();
     // PATH is another file than last time, so what is older is news as well, from where it was
     // left. A number may be used again; a log never becomes shorter.
     if (newer.file != file_ || newer.bytes < read_) {
-      text = older.After(older.file == file_ ? read_ : 0);
+      text += older.After(older.file == file_ ? read_ : 0);
       read_ = 0;
     }
     const std::string fresh = newer.After(read_);

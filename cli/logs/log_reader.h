@@ -1,9 +1,9 @@
 // LogReader: reads the log that a local run keeps of a process (operator/edge/local/kept_log.h),
 // while it grows and begins anew.
 //
-// PATH.1 is the older part, PATH the newer. No file is held open between two reads, so the number
-// of logs that are followed is not bounded by descriptors. A read returns at most what both files
-// hold, 64 KiB. Single thread.
+// PATH.head is the beginning of a long one, PATH.1 the older part of its end, PATH the newer. No
+// file is held open between two reads, so the number of logs that are followed is not bounded by
+// descriptors. A read returns at most what the files hold, 80 KiB. Single thread.
 #pragma once
 
 #include <sys/types.h>

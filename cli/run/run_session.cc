@@ -1,5 +1,6 @@
 #include "cli/run/run_session.h"
 
+#include <absl/strings/match.h>
 #include <openssl/rand.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -12,9 +13,12 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/edge/clock.h"
+#include "base/edge/inherited.h"
+#include "base/text.h"
 #include "cli/run/exit_codes.h"
 #include "cli/run/session.h"
 #include "cli/run/worker_name.h"
+#include "operator/edge/local/host_paths.h"
 
 extern char** environ;
 
@@ -62,7 +66,8 @@ Session::Session(const RunOptions& options, const LocalJob& local)
       remarks_(local.remarks),
       launched_(WallNow()),
       market_(options.market),
-      record_(WallNow().seconds(), local.job.spec.replicas) {}
+      record_(WallNow().seconds(), local.job.spec.replicas),
+      start_watch_(options.duration) {}
 
 Session::~Session() {
   // In this order: each reads those below it until it is gone.
@@ -70,6 +75,10 @@ Session::~Session() {
   reconciler_.reset();
   cluster_.reset();  // kills what is left
   signer_.reset();
+  if (reaper_) {
+    const pid_t others[] = {reaper_->pid()};
+    controller::KillOrphans(others);
+  }
   if (signals_ >= 0) close(signals_);
 }
 
@@ -79,6 +88,7 @@ Status Session::SetUp() {
   const std::string folder =
       options_.state_dir.empty() ? DefaultStateDir(job_.name) : options_.state_dir;
   RETURN_IF_ERROR(CheckSpace(folder, job_.spec.replicas));
+  RETURN_IF_ERROR(controller::PrepareHostPaths(spec_));
   ASSIGN_OR_RETURN(StateDir state, StateDir::Open(folder));
   state_.emplace(std::move(state));
   ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh ? OldCheckpoint::kClear
@@ -94,6 +104,7 @@ Status Session::SetUp() {
   directory_.emplace(std::move(directory));
   ASSIGN_OR_RETURN(controller::Reaper reaper, controller::Reaper::Start(run, directory_->path()));
   reaper_.emplace(std::move(reaper));
+  controller::AdoptOrphans();
   // After the reaper, a process that must not inherit blocked signals, and before any thread.
   CatchSignals();
   RETURN_IF_ERROR(StartServices(run));
@@ -115,6 +126,7 @@ Status Session::StartServices(const std::string& run) {
   options.pods.run = run;
   options.pods.state_dir = state_->path();
   options.pods.link_root = directory_->path();
+  options.pods.link_on_disk = !absl::StartsWith(directory_->path(), kTmpfs);
   options.pods.bin_dir = bin_dir_;
   const char* agent = std::getenv("CROWDSURF_AGENT_PROGRAM");  // another agent: for tests
   options.pods.agent_program = agent != nullptr ? agent : bin_dir_ + "/crowdsurf-worker";
@@ -126,7 +138,7 @@ Status Session::StartServices(const std::string& run) {
   options.pods.signer_url = signer_->url();
   options.pods.ca_pem = authority_->pem();
   options.pods.environment = Environment();
-  options.pods.hang_after = options_.hang_after ? options_.hang_after->seconds() : 0;
+  options.pods.hang_after = HangAfter(options_, spec_);
   options.nodes_from_market = market_.by_trace();
   cluster_ = std::make_unique<controller::LocalCluster>(options, job_, *signer_, WallNow);
   reconciler_ =
@@ -143,7 +155,11 @@ Status Session::StartServices(const std::string& run) {
 void Session::CatchSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  sigaddset(&set, SIGTERM);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    // nohup, or a background job of a script: blocked it would arrive although it is ignored.
+    if (!IsIgnored(signal)) sigaddset(&set, signal);
+  }
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -232,12 +248,7 @@ void Session::TellRecord() {
         if (!event.pod.empty()) line += event.detail;
         break;
     }
-    const double since = at - launched_.seconds();
-    line = Span(since) + "  " + line;
-    news_.push_back(line);
-    // The screen shows the last few; without a terminal all are printed.
-    if (news_.size() > kNewsLines) news_.erase(news_.begin());
-    if (!terminal_.interactive()) terminal_.Print(line);
+    AddNews(at - launched_.seconds(), line);
   }
   for (const controller::LocalWorker& worker : cluster_->Workers()) {
     if (worker.summary == nullptr) continue;
@@ -248,11 +259,19 @@ void Session::TellRecord() {
   }
 }
 
+void Session::AddNews(double since, const std::string& line) {
+  news_.push_back(Span(since) + "  " + ShownText(line));
+  // The screen shows the last few; without a terminal all are printed.
+  if (!terminal_.interactive()) terminal_.Print(news_.back());
+  if (news_.size() > kNewsLines) news_.erase(news_.begin());
+}
+
 // --duration counts from the first step of the job, whoever has been replaced since; a steward only
 // knows its own age. So the time's end is a new target that is met already, and the view ends the
 // job as ever, with a model.
 void Session::EndOnTime(Time now) {
-  if (!options_.duration || !training_since_ || stopping_) return;
+  if (!options_.duration || stopping_) return;
+  if (!training_since_) return EndStart();
   const Duration trained = now - *training_since_;
   if (trained >= *options_.duration && !time_up_ && !cluster_->progress().target_met) {
     controller::TrainingJobSpec spec = spec_;
@@ -277,6 +296,9 @@ void Session::Train() {
         std::min(reconcile_at, WallNow() + std::min({until_tick, until_market, kTick}));
     const int others[] = {signals_};
     const bool changed = cluster_->Wait(stopping_ || over ? WallNow() + kTick : wake, others);
+    std::vector<pid_t> ours = cluster_->Processes();
+    ours.push_back(reaper_->pid());
+    controller::ReapOrphans(ours);
     ReadSignals();
     if (!stopping_ && (changed || WallNow() >= reconcile_at)) {
       const StatusOr<controller::Plan> plan = reconciler_->Reconcile(job_.name, WallNow());
@@ -292,6 +314,7 @@ void Session::Train() {
     if (!stopping_ && !over && !cluster_->progress().target_met) MoveMarket(SteadyNow());
     if (SteadyNow() >= next_tick_) {
       TellRecord();
+      WatchStart();
       TakeEdits();
       record_.Tick(WallNow().seconds());
       ShowPage();
@@ -312,7 +335,7 @@ int RunSession(const RunOptions& options, const LocalJob& job) {
   Session session(options, job);
   const Status ready = session.SetUp();
   if (!ready.ok()) {
-    std::fprintf(stderr, "crowdsurf: %s\n", std::string(ready.message()).c_str());
+    std::fprintf(stderr, "crowdsurf: %s\n", ShownText(std::string(ready.message())).c_str());
     return kBadInput;
   }
   session.Train();

@@ -14,6 +14,7 @@
 #include "cli/run/run_metrics.h"
 #include "cli/run/run_session.h"
 #include "cli/run/spot_market.h"
+#include "cli/run/start_watch.h"
 #include "cli/run/state_dir.h"
 #include "cli/screen/live_view.h"
 #include "cli/screen/status_server.h"
@@ -48,6 +49,9 @@ class Session {
   void ReadSignals();
   void MoveMarket(Time now);
   void TellRecord();
+  // A line of the news, which began `since` seconds after the launch.
+  void AddNews(double since, const std::string& line);
+  void WatchStart();
   void Show(Time now);
   void ShowStart(Time now);
   void ShowPage();
@@ -56,6 +60,7 @@ class Session {
   void Progress(Screen& screen) const;
   void StopWorkers();
   void EndOnTime(Time now);
+  void EndStart();
   void TakeEdits();
   Evaluation Evaluate();
   bool WriteReports(const Evaluation& evaluation);  // false: an error was printed
@@ -84,12 +89,14 @@ class Session {
   std::unique_ptr<StatusServer> page_;  // null: not wanted
   SpotMarket market_;
   RunRecord record_;
+  StartWatch start_watch_;
   std::vector<std::string> news_;
   int signals_ = -1;  // signalfd
   int interrupts_ = 0;
   bool stopping_ = false;
   bool market_open_ = false;
-  bool time_up_ = false;  // --duration is over and the workers know
+  bool time_up_ = false;       // --duration is over and the workers know
+  std::string never_trained_;  // why the run gave the start up; empty: it did not
   Time next_tick_, next_line_;
   std::optional<Time> training_since_;
 };

@@ -221,7 +221,8 @@ int Session::Conclude() {
   const controller::TrainingJobStatus& status = cluster_->status();
   const bool succeeded = status.Is(controller::ConditionType::kSucceeded);
   // Past --duration without a word from the view: the time is up, and that is what was asked.
-  const bool time_up = options_.duration && !status.finished() && interrupts_ == 0;
+  const bool time_up =
+      options_.duration && !status.finished() && interrupts_ == 0 && never_trained_.empty();
   // First: what follows may take a minute or fail, and the next run must know how this one ended.
   state_->Remember(succeeded || time_up ? RunEnd::kDone : RunEnd::kUnfinished);
   const Evaluation evaluation = Evaluate();
@@ -239,6 +240,10 @@ int Session::Conclude() {
                    status.last_failure->output.c_str(), job_.name.c_str(), worker.c_str(),
                    where.c_str());
     }
+    return kFailed;
+  }
+  if (!never_trained_.empty()) {
+    std::fprintf(stderr, "crowdsurf: %s\n", never_trained_.c_str());
     return kFailed;
   }
   if (!cluster_->write_error().empty()) {

@@ -120,6 +120,37 @@ void Session::ShowPage() {
   if (page_) page_->Show(StatusHtml(screen));
 }
 
+// Why workers do not train, once a cause; before and after the job has begun.
+void Session::WatchStart() {
+  if (stopping_ || cluster_->progress().target_met) return;
+  std::vector<StartingWorker> starting;
+  for (const controller::LocalWorker& worker : cluster_->Workers()) {
+    const controller::PodFacts& facts = *worker.facts;
+    const bool there = !facts.node.empty() && !facts.deleted && !facts.trainer && !facts.agent;
+    const controller::AgentSummary* told = worker.summary;
+    if (!there || (told != nullptr && told->first_step_unix)) continue;
+    StartingWorker shown{.name = facts.name, .agent_up = told != nullptr};
+    if (told != nullptr) {
+      shown.wait = controller::WaitOf(*told);
+      shown.waiting_seconds = told->waiting_seconds;
+    }
+    starting.push_back(std::move(shown));
+  }
+  const double now = WallNow().seconds();
+  for (const std::string& line : start_watch_.Look(now, starting)) {
+    AddNews(now - launched_.seconds(), line);
+  }
+}
+
+// --duration counts from the first step, which may never come.
+void Session::EndStart() {
+  const double now = WallNow().seconds();
+  if (!start_watch_.Over(now, launched_.seconds())) return;
+  never_trained_ = absl::StrCat("no worker has made a step in ", Span(now - launched_.seconds()),
+                                ": ", start_watch_.why());
+  StopWorkers();
+}
+
 // Many workers on few cores take a while; who waits shall see that something happens.
 void Session::ShowStart(Time now) {
   // The first seconds of every start are silent; only a slow one is talked about.
@@ -137,7 +168,9 @@ void Session::ShowStart(Time now) {
 void Session::Show(Time now) {
   if (terminal_.interactive()) {
     if (terminal_.DueAt(now)) {
-      terminal_.Draw(now, DrawScreen(MakeScreen(), {terminal_.width() - 1, terminal_.color()}));
+      const auto rows = static_cast<size_t>(std::max(1, terminal_.height() - 1));
+      terminal_.Draw(
+          now, FitRows(DrawScreen(MakeScreen(), {terminal_.width() - 1, terminal_.color()}), rows));
     }
   } else if (!record_.training_began() && !stopping_) {
     ShowStart(now);

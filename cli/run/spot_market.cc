@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace crowdsurf::cli {
 namespace {
 
 constexpr size_t kMaxEvents = 1'000'000;
+constexpr size_t kLongestShown = 60;  // bytes of a word in a message
 
 StatusOr<TraceEvent> ParseLine(std::string_view line) {
   const size_t first = line.find(',');
@@ -21,7 +24,8 @@ StatusOr<TraceEvent> ParseLine(std::string_view line) {
   }
   const std::string_view what = line.substr(first + 1, second - first - 1);
   if (what != "add" && what != "remove") {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " is not add or remove"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(ShownText(what, kLongestShown), " is not add or remove"));
   }
   const std::string_view node = line.substr(second + 1);
   if (node.empty()) return absl::InvalidArgumentError("names no node");
@@ -33,6 +37,8 @@ StatusOr<TraceEvent> ParseLine(std::string_view line) {
 StatusOr<std::vector<TraceEvent>> ParseTrace(std::string_view csv) {
   std::vector<TraceEvent> events;
   int number = 0;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // Excel writes one
+  if (csv.starts_with(kByteOrderMark)) csv.remove_prefix(kByteOrderMark.size());
   while (!csv.empty()) {
     ++number;
     const size_t end = std::min(csv.find('\n'), csv.size());

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <map>
 
+#include "base/text.h"
+
 namespace crowdsurf::cli {
 namespace {
 
@@ -21,7 +23,8 @@ struct ScreenLine {
   bool color;
   int width;
 
-  void Add(const std::string& piece, Ink ink = Ink::kPlain) {
+  void Add(const std::string& raw, Ink ink = Ink::kPlain) {
+    const std::string piece = ShownText(raw);  // states and news hold words of agents
     const int left = width - columns;
     // A terminal that wraps would shift all lines below, and the next draw would erase too little.
     if (left <= 0) return;
@@ -229,6 +232,16 @@ std::vector<std::string> DrawScreen(const Screen& screen, ScreenLook look) {
   text.reserve(lines.size());
   for (const ScreenLine& line : lines) text.push_back(line.text);
   return text;
+}
+
+std::vector<std::string> FitRows(std::vector<std::string> lines, size_t rows) {
+  constexpr size_t kLeast = 3;
+  rows = std::max(rows, kLeast);
+  if (lines.size() <= rows) return lines;
+  const size_t out = lines.size() - rows + 1;  // one more for the line that says so
+  lines.erase(lines.begin() + 1, lines.begin() + static_cast<ptrdiff_t>(out));
+  lines[1] = "  (" + std::to_string(out) + " lines more than the terminal has)";
+  return lines;
 }
 
 std::string PlainLine(const Screen& screen) {

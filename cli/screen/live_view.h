@@ -47,6 +47,10 @@ struct ScreenLook {
 // The whole screen, one string a line, none wider than `look.width`.
 std::vector<std::string> DrawScreen(const Screen& screen, ScreenLook look);
 
+// At most `rows` of the lines, at least three: the first, and the last ones. A line in between says
+// how many are left out.
+std::vector<std::string> FitRows(std::vector<std::string> lines, size_t rows);
+
 // One line for a log: "12s  8/8 workers  1203 samples/s  loss 2.31  rounds 96 (4 repaired) ...".
 std::string PlainLine(const Screen& screen);
 

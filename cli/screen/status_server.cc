@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "base/edge/http_host.h"
 #include "base/edge/http_server.h"
 #include "base/edge/metrics_page.h"
 
@@ -9,6 +10,7 @@ namespace crowdsurf::cli {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kMisdirected[] = "ask for it by an address\n";
 constexpr char kHtml[] = "text/html; charset=utf-8";
 
 }  // namespace
@@ -34,7 +36,8 @@ StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port, MetricRegi
   std::unique_ptr<StatusServer> made(new StatusServer(port, metrics));
   Impl* impl = made->impl_.get();
   // The page is ready text, so it may be given out on the thread that accepts.
-  impl->server.Get("/", HttpServer::Runs::kAtOnce, [impl](const Request&) {
+  impl->server.Get("/", HttpServer::Runs::kAtOnce, [impl](const Request& request) {
+    if (!NamesAnAddress(request.Header("host"))) return Reply{421, kMisdirected};
     const std::lock_guard lock(impl->mutex);
     return Reply{200, impl->page, kHtml, {{"Cache-Control", "no-store"}}};
   });
@@ -42,7 +45,8 @@ StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port, MetricRegi
     return Reply{200, "ok\n"};
   });
   // Written anew at each scrape: on the pool, so that it holds up no other answer.
-  impl->server.Get("/metrics", HttpServer::Runs::kOnPool, [impl](const Request&) {
+  impl->server.Get("/metrics", HttpServer::Runs::kOnPool, [impl](const Request& request) {
+    if (!NamesAnAddress(request.Header("host"))) return Reply{421, kMisdirected};
     return Reply{200, impl->metrics.Render(), MetricsPage::kContentType};
   });
   if (const Status started = impl->server.Start(); !started.ok()) {

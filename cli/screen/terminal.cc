@@ -3,15 +3,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace crowdsurf::cli {
 namespace {
 
 constexpr Duration kBetweenDraws = Milliseconds(200);
-constexpr int kUsualWidth = 80;
+constexpr int kUsualWidth = 80, kUsualHeight = 24;
 
 // Logs of CI and dumb terminals cannot move the cursor back.
 bool IsScreen(int output) {
@@ -42,6 +45,12 @@ int Terminal::width() const {
   return kUsualWidth;
 }
 
+int Terminal::height() const {
+  winsize size = {};
+  if (ioctl(output_, TIOCGWINSZ, &size) == 0 && size.ws_row > 0) return size.ws_row;
+  return kUsualHeight;
+}
+
 void Terminal::Write(const std::string& text) const {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -55,8 +64,10 @@ void Terminal::Write(const std::string& text) const {
 // To the first line of the screen, and everything below it erased.
 std::string Terminal::Clear() {
   if (drawn_.empty()) return {};
+  // One that has become smaller has the first lines no more: they have scrolled away.
+  const size_t back = std::min(drawn_.size(), static_cast<size_t>(std::max(1, height() - 1)));
   // ECMA-48: nA goes up n lines, J erases to the end. ?25l and ?25h hide and show the cursor.
-  return "\r\x1b[" + std::to_string(drawn_.size()) + "A\x1b[J";
+  return "\r\x1b[" + std::to_string(back) + "A\x1b[J";
 }
 
 void Terminal::Draw(Time now, const std::vector<std::string>& lines) {
@@ -69,7 +80,7 @@ void Terminal::Draw(Time now, const std::vector<std::string>& lines) {
 }
 
 void Terminal::Print(const std::string& line) {
-  std::string text = Clear() + line + "\n";
+  std::string text = Clear() + ShownText(line) + "\n";
   // In one write with the line, so that the screen never flickers or stands twice.
   for (const std::string& again : drawn_) text += again + "\n";
   Write(text);

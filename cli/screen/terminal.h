@@ -23,11 +23,13 @@ class Terminal {
 
   bool interactive() const { return interactive_; }
   bool color() const { return color_; }
-  int width() const;
+  int width() const;   // columns
+  int height() const;  // rows
 
   bool DueAt(Time now) const { return now >= next_draw_; }
+  // Pre: fewer lines than height(), or the next draw cannot go back to the first (FitRows).
   void Draw(Time now, const std::vector<std::string>& lines);
-  // A line above the screen, or simply a line.
+  // A line above the screen, or simply a line. What others wrote in it controls nothing.
   void Print(const std::string& line);
   // The screen stays as it is; what follows is printed below.
   void Release();

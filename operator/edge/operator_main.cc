@@ -14,6 +14,7 @@
 #include "base/edge/any_address.h"
 #include "base/edge/clock.h"
 #include "base/edge/descriptors.h"
+#include "base/edge/inherited.h"
 #include "base/edge/log_sink.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/kube/lease.h"
@@ -241,6 +242,7 @@ Status Operate(const Flags& flags, const Logger& log) {
 }
 
 int Main(int argc, char** argv) {
+  TakeInherited();
   CLI::App app{"The operator of Crowdsurf's TrainingJobs"};
   Flags flags;
   AddFlags(app, flags);
@@ -260,7 +262,7 @@ int Main(int argc, char** argv) {
   flags.listen = AnyAddress(flags.listen);
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed sockets
   signal(SIGTERM, OnSignal);
-  signal(SIGINT, OnSignal);
+  if (!IsIgnored(SIGINT)) signal(SIGINT, OnSignal);
   const LogLevel least = *ParseLogLevel(flags.log_level);  // one of the four: checked above
   const auto sink = MakeStderrSink(least);
   const Logger log(sink.get(), "operator", least);

@@ -40,7 +40,7 @@ class InTheClearTest(EqualBitsCase):
             # A link that asks again while its first Hello is on the way shows a token that is no longer known.
             refused = self.metric(worker, TOKENS) - self.metric(worker, GIVEN) - self.metric(worker, UNKNOWN)
             self.assertEqual(refused, 0, worker)
-            log = (self.state / "workers" / worker / "agent.log").read_text()
+            log = self.log(worker, "agent")
             self.assertIn("tensors travel in the clear", log)
             self.assertIn(" debug ", log, "spec.agent.logLevel")
         with self.dial("e2e-0-1", "peer") as plain, \

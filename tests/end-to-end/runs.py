@@ -277,5 +277,11 @@ class RunCase(unittest.TestCase):
         """The sum of a metric's series of the run that said `seen`."""
         return self.sum_at(self.page(seen) + "metrics", name)
 
+    def log(self, worker, process):
+        """What is kept of what the worker's "agent" or "trainer" has printed: its beginning and its end."""
+        path = self.state / "workers" / worker / f"{process}.log"
+        parts = [path.with_name(path.name + end) for end in (".head", ".1", "")]
+        return "".join(part.read_text(errors="replace") for part in parts if part.exists())
+
     def report(self):
         return json.loads((self.state / "report.json").read_text())

@@ -9,6 +9,7 @@
 #include "base/edge/any_address.h"
 #include "base/edge/descriptors.h"
 #include "base/edge/files.h"
+#include "base/edge/inherited.h"
 #include "base/edge/log_sink.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "worker/edge/agent/agent.h"
@@ -149,6 +150,7 @@ int RunLeave(const std::string& dir, double within) {
 }
 
 int Main(int argc, char** argv) {
+  TakeInherited();
   CLI::App app{"The agent of a Crowdsurf worker"};
   app.require_subcommand(1);
   AgentOptions options;

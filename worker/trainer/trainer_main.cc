@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/edge/inherited.h"
 #include "worker/trainer/commands.h"
 
 namespace {
@@ -54,6 +55,7 @@ std::string Environment(const char* name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  crowdsurf::TakeInherited();
   BecomeFaster(argc, argv);
   const auto options = crowdsurf::trainer::ParseOptions(argc, argv);
   if (!options.ok()) {
@@ -65,7 +67,7 @@ int main(int argc, char** argv) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second signal ends at once
-  sigaction(SIGINT, &action, nullptr);
+  if (!crowdsurf::IsIgnored(SIGINT)) sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   return crowdsurf::trainer::RunCommand(**options,
                                         {.dir = Environment("CROWDSURF_DIR"),

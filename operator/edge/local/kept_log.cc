@@ -13,6 +13,7 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr size_t kHalf = kKeptOutput / 2;
+constexpr char kGap[] = "\n[what was printed here is not kept]\n";
 
 }  // namespace
 
@@ -29,13 +30,21 @@ bool KeptLog::Write(std::string_view text) {
   return written == static_cast<ssize_t>(text.size());
 }
 
-void KeptLog::Append(uint64_t printed, std::string_view kept) {
+void KeptLog::KeepHead(std::string_view head) {
+  if (headed_) return;
+  headed_ = WriteFileAtomically(path_ + kLogHead, absl::StrCat(std::string(head), kGap)).ok();
+}
+
+void KeptLog::Append(uint64_t printed, std::string_view kept, std::string_view head) {
   const uint64_t fresh = printed - printed_;
   printed_ = printed;
-  lost_ = lost_ || fresh > kept.size();
+  const bool skipped = fresh > kept.size();
+  if (skipped) KeepHead(head);
+  lost_ = lost_ || skipped;
   std::string_view text = kept.substr(kept.size() - std::min<uint64_t>(fresh, kept.size()));
   while (!text.empty()) {
     if (in_file_ >= kHalf) {
+      if (rotated_) KeepHead(head);  // the older file goes
       rotated_ = std::rename(path_.c_str(), (path_ + kOlderLog).c_str()) == 0 || rotated_;
       in_file_ = 0;
     }
@@ -45,9 +54,18 @@ void KeptLog::Append(uint64_t printed, std::string_view kept) {
   }
 }
 
-Status KeptLog::Finish(std::string_view kept) {
+Status KeptLog::Finish(std::string_view kept, std::string_view head) {
   if (printed_ == 0 || (!lost_ && !rotated_)) return absl::OkStatus();
   const std::string older = path_ + kOlderLog;
+  if (printed_ > kept.size()) {
+    KeepHead(head);
+    // Nothing twice: of little more than the end is all of it there.
+    const uint64_t begin = printed_ - kept.size();
+    if (begin < head.size()) {
+      kept.remove_prefix(std::min<size_t>(head.size() - begin, kept.size()));
+      RETURN_IF_ERROR(WriteFileAtomically(path_ + kLogHead, head));
+    }
+  }
   if (lost_) {
     unlink(older.c_str());
     return WriteFileAtomically(path_, kept);

@@ -196,6 +196,15 @@ std::vector<LocalWorker> LocalCluster::Workers() const {
 
 std::vector<ClusterEvent> LocalCluster::TakeEvents() { return std::exchange(events_, {}); }
 
+std::vector<pid_t> LocalCluster::Processes() const {
+  std::vector<pid_t> all;
+  for (const auto& [name, entry] : pods_) {
+    const std::vector<pid_t> of_pod = entry.pod->Processes();
+    all.insert(all.end(), of_pod.begin(), of_pod.end());
+  }
+  return all;
+}
+
 void LocalCluster::StopAll(Duration grace) {
   for (auto& [name, entry] : pods_) {
     if (!entry.pod->facts.deleted) entry.pod->facts.deleted = clock_();

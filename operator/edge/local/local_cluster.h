@@ -89,6 +89,8 @@ class LocalCluster : public Cluster {
   void StopAll(Duration grace);
   void KillAll();
   bool idle() const { return pods_.empty(); }
+  // Children of this process that it waits for.
+  std::vector<pid_t> Processes() const;
 
  private:
   struct Entry {

@@ -67,6 +67,9 @@ Status LocalPod::WriteFiles(const TrainingJob& job, const std::string& token) {
   }
   for (const std::string& folder :
        TrainerCommand(job, facts.name, places_, options_.environment).folders) {
+    std::error_code unknown;
+    // A hostPath may be a file, or a folder whose mode is its owner's.
+    if (std::filesystem::exists(folder, unknown)) continue;
     RETURN_IF_ERROR(MakeFolders(folder));
   }
   return absl::OkStatus();
@@ -107,6 +110,7 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
                   job.spec.tensors_in_clear ? "Disabled" : "Required"};
   if (const std::string level = TextAt(job.spec.agent, "logLevel"); !level.empty())
     process.argv.insert(process.argv.end(), {"--log-level", level});
+  if (options_.link_on_disk) process.argv.emplace_back("--link-on-disk");
   process.environment = options_.environment;
   for (std::string& entry : process.environment) {
     if (entry.compare(0, 5, "PATH=") == 0)
@@ -226,12 +230,20 @@ void LocalPod::Bury() {
   Drain();
   for (const auto& [log, process] : {std::pair(&agent_log_, &agent_), {&trainer_log_, &trainer_}}) {
     // A full disk keeps no logs.
-    if (*process && !log->Finish((*process)->kept_output()).ok()) break;
+    if (*process && !log->Finish((*process)->kept_output(), (*process)->head()).ok()) break;
   }
   std::error_code error;
   std::filesystem::remove_all(places_.link, error);
   std::filesystem::remove_all(places_.agent, error);  // keys do not outlive their worker
   std::filesystem::remove_all(places_.volumes, error);
+}
+
+std::vector<pid_t> LocalPod::Processes() const {
+  std::vector<pid_t> started;
+  for (const auto* process : {&agent_, &trainer_}) {
+    if (*process) started.push_back((*process)->pid());
+  }
+  return started;
 }
 
 std::vector<int> LocalPod::Descriptors() const {
@@ -248,7 +260,7 @@ void LocalPod::Drain() {
   for (const auto& [log, process] : {std::pair(&agent_log_, &agent_), {&trainer_log_, &trainer_}}) {
     if (!*process) continue;
     (*process)->Drain();
-    log->Append((*process)->printed(), (*process)->kept_output());
+    log->Append((*process)->printed(), (*process)->kept_output(), (*process)->head());
   }
 }
 

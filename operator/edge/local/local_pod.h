@@ -21,13 +21,14 @@ namespace crowdsurf::controller {
 struct LocalPodOptions {
   std::string run;            // CROWDSURF_RUN of every process
   std::string state_dir;      // STATE_DIR
-  std::string link_root;      // the run's directory on tmpfs
+  std::string link_root;      // the run's directory, on tmpfs where there is one
   std::string bin_dir;        // of the crowdsurf programs
   std::string agent_program;  // "crowdsurf-worker"
   std::string signer_url;
   std::string ca_pem;
   std::vector<std::string> environment;  // of `crowdsurf run`
   double hang_after = 60;                // seconds without a step, then a trainer hangs; 0: never
+  bool link_on_disk = false;             // link_root is not in memory
 };
 
 class LocalPod {
@@ -60,6 +61,8 @@ class LocalPod {
   // Kills what escaped its groups, keeps the logs, removes the directories. Pre: gone().
   void Bury();
 
+  // Of agent and trainer, those that were started.
+  std::vector<pid_t> Processes() const;
   // For poll(): those that are open.
   std::vector<int> Descriptors() const;
   void Drain();  // to the logs, too

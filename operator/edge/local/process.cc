@@ -3,41 +3,96 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "base/check.h"
+#include "base/edge/inherited.h"
+#include "base/text.h"
 
 namespace crowdsurf::controller {
 namespace {
 
-// The file that execvp would run, found before the fork: after it only async-signal-safe calls are
-// allowed, because other threads may hold the allocator's lock.
+constexpr size_t kMaxShebang = 256;  // bytes that the kernel reads of the first line
+
+std::string Absolute(const std::string& directory, const std::string& path) {
+  return path.starts_with('/') || directory.empty() ? path : directory + "/" + path;
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat facts = {};
+  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// Why a program cannot run in `directory`; empty: nothing speaks against it. Said of the folder,
+// because the kernel has the same error for a program that is missing.
+std::string DirectoryProblem(const std::string& directory) {
+  struct stat facts = {};
+  if (directory.empty()) return {};
+  const char* why = stat(directory.c_str(), &facts) != 0   ? std::strerror(errno)
+                    : !S_ISDIR(facts.st_mode)              ? std::strerror(ENOTDIR)
+                    : access(directory.c_str(), X_OK) != 0 ? std::strerror(errno)
+                                                           : nullptr;
+  return why == nullptr ? std::string()
+                        : absl::StrCat("the working directory ", directory, ": ", why);
+}
+
+// The file that execvp would run in `directory`, found before the fork: after it only
+// async-signal-safe calls are allowed, because other threads may hold the allocator's lock.
 StatusOr<std::string> FindProgram(const ProcessOptions& options) {
   if (options.argv.empty() || options.argv[0].empty()) {
     return absl::NotFoundError("the command is empty");
   }
   const std::string& name = options.argv[0];
+  if (const std::string problem = DirectoryProblem(options.directory); !problem.empty()) {
+    return absl::NotFoundError(absl::StrCat("cannot run ", name, ": ", problem));
+  }
   if (name.find('/') != std::string::npos) {
-    const std::string path =
-        name[0] == '/' || options.directory.empty() ? name : options.directory + "/" + name;
-    if (access(path.c_str(), X_OK) == 0) return path;
+    const std::string path = Absolute(options.directory, name);
+    if (IsFolder(path)) return absl::NotFoundError("cannot run " + path + ": it is a folder");
+    // As it stands: the child runs it in its working directory.
+    if (access(path.c_str(), X_OK) == 0) return name;
     return absl::NotFoundError(absl::StrCat("cannot run ", path, ": ", std::strerror(errno)));
   }
   std::string path = EnvironmentValue(options.environment, "PATH");
   size_t begin = 0;
   while (begin <= path.size()) {
     const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    // An empty entry is the working directory.
+    const std::string folder = begin == end ? "." : path.substr(begin, end - begin);
+    const std::string candidate = folder + "/" + name;
+    const std::string seen = Absolute(options.directory, candidate);
+    if (access(seen.c_str(), X_OK) == 0 && !IsFolder(seen)) return candidate;
     begin = end + 1;
   }
   return absl::NotFoundError(absl::StrCat("there is no program ", name, " in PATH ", path));
+}
+
+// Why the kernel does not run a file that is there and may be run: of a script it is often the
+// interpreter that it means. `path` is as this process sees it.
+std::string WhyNotRun(const std::string& path, int error) {
+  std::ifstream file(path, std::ios::binary);
+  std::string first(kMaxShebang, '\0');
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(std::min(static_cast<size_t>(file.gcount()), first.find('\n')));
+  if (!first.starts_with("#!")) {
+    const bool foreign = error == ENOEXEC;
+    return absl::StrCat(std::strerror(error), foreign ? " (no #! in its first line)" : "");
+  }
+  const bool carriage = first.ends_with('\r');
+  if (carriage) first.pop_back();
+  const size_t begin = std::min(first.find_first_not_of(" \t", 2), first.size());
+  const size_t end = std::min(first.find_first_of(" \t", begin), first.size());
+  return absl::StrCat("its interpreter ", ShownText(first.substr(begin, end - begin)), ": ",
+                      std::strerror(error),
+                      carriage ? " (its lines end with a carriage return)" : "");
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -68,6 +123,8 @@ struct Launch {
   // The run may block signals that its children have to see.
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH}) {
+    // Under nohup and in the background of a script these two are ignored, and stay so.
+    if ((signal == SIGINT || signal == SIGHUP) && IsIgnored(signal)) continue;
     ::signal(signal, SIG_DFL);
   }
   const int nothing = open("/dev/null", O_RDONLY);
@@ -123,7 +180,8 @@ StatusOr<Process> Process::Start(const ProcessOptions& options) {
     close(output[0]);
     if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(error)));
     waitpid(pid, nullptr, 0);
-    return absl::NotFoundError(absl::StrCat("cannot run ", program, ": ", std::strerror(error)));
+    return absl::NotFoundError(absl::StrCat(
+        "cannot run ", program, ": ", WhyNotRun(Absolute(options.directory, program), error)));
   }
   Process process;
   process.pid_ = pid;
@@ -140,6 +198,7 @@ Process::Process(Process&& other) noexcept
       output_(std::exchange(other.output_, -1)),
       exit_code_(std::exchange(other.exit_code_, std::nullopt)),
       kept_(std::move(other.kept_)),
+      head_(std::move(other.head_)),
       printed_(other.printed_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
@@ -150,6 +209,7 @@ Process& Process::operator=(Process&& other) noexcept {
     output_ = std::exchange(other.output_, -1);
     exit_code_ = std::exchange(other.exit_code_, std::nullopt);
     kept_ = std::move(other.kept_);
+    head_ = std::move(other.head_);
     printed_ = other.printed_;
   }
   return *this;
@@ -183,6 +243,7 @@ void Process::Drain() {
     const ssize_t got = read(output_, block, sizeof block);
     if (got > 0) {
       kept_.append(block, static_cast<size_t>(got));
+      head_.append(block, std::min(static_cast<size_t>(got), kKeptHead - head_.size()));
       printed_ += static_cast<uint64_t>(got);
       // Only at twice the size, so that not every block moves the whole text.
       if (kept_.size() > 2 * kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);

@@ -1,9 +1,9 @@
 // Process: a child in a process group of its own that dies with us, and the end of what it prints.
 //
 // The child's stdout and stderr are one pipe that the owner must drain (Drain) and of which the
-// last 64 KiB are kept. Linux only: pidfd to wait on, PR_SET_PDEATHSIG so that kill -9 of this
-// process takes the child along; that signal is bound to the *thread* that forks, so one thread
-// (the main thread) owns all processes and outlives them. Not copyable.
+// first 16 and the last 64 KiB are kept. Linux only: pidfd to wait on, PR_SET_PDEATHSIG so that
+// kill -9 of this process takes the child along; that signal is bound to the *thread* that forks,
+// so one thread (the main thread) owns all processes and outlives them. Not copyable.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,8 @@
 
 namespace crowdsurf::controller {
 
-inline constexpr size_t kKeptOutput = size_t{64} * 1024;  // of each process
+inline constexpr size_t kKeptOutput = size_t{64} * 1024;  // of each process, its end
+inline constexpr size_t kKeptHead = size_t{16} * 1024;    // and its beginning: how it was started
 
 struct ProcessOptions {
   std::vector<std::string> argv;         // argv[0] is looked up in PATH of `environment`
@@ -48,7 +49,8 @@ class Process {
   bool Reap();
   const std::optional<int>& exit_code() const { return exit_code_; }
   const std::string& kept_output() const { return kept_; }
-  uint64_t printed() const { return printed_; }  // bytes drained in all; the last are kept
+  const std::string& head() const { return head_; }  // the first that it printed
+  uint64_t printed() const { return printed_; }      // bytes drained in all; the last are kept
 
  private:
   Process() = default;
@@ -58,7 +60,7 @@ class Process {
   int pidfd_ = -1;
   int output_ = -1;
   std::optional<int> exit_code_;
-  std::string kept_;
+  std::string kept_, head_;
   uint64_t printed_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -41,23 +42,53 @@ bool Names(const std::string& environment, const char* variable, const std::stri
   return at != std::string::npos && (at == 0 || environment[at - 1] == '\0');
 }
 
-// Zombies have an empty environment, so they are not found; their parent reaps them.
-std::vector<pid_t> Find(const std::string& run, const std::string& worker) {
-  std::vector<pid_t> found;
+// Every process of this machine, with its folder in /proc.
+std::vector<std::pair<pid_t, fs::path>> Processes() {
+  std::vector<std::pair<pid_t, fs::path>> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename();
     pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr !=
-        name.data() + name.size()) {
-      continue;
-    }
+    const char* end = name.data() + name.size();
+    if (std::from_chars(name.data(), end, pid).ptr == end) found.emplace_back(pid, entry.path());
+  }
+  return found;
+}
+
+// Zombies have an empty environment, so they are not found; their parent reaps them.
+std::vector<pid_t> Find(const std::string& run, const std::string& worker) {
+  std::vector<pid_t> found;
+  for (const auto& [pid, process] : Processes()) {
     // Never ourselves, also when a run is started by the trainer of another.
     if (pid == getpid() || pid == getppid()) continue;
-    const std::string environment = Environment(entry.path());
+    const std::string environment = Environment(process);
     if (!Names(environment, kRunVariable, run)) continue;
     if (!worker.empty() && !Names(environment, kWorkerVariable, worker)) continue;
     found.push_back(pid);
+  }
+  return found;
+}
+
+// The parent of a process; 0: it has ended.
+pid_t ParentOf(const fs::path& process) {
+  std::ifstream file(process / "stat", std::ios::binary);
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  // "pid (name) state parent": the name may hold anything, so from its last bracket on.
+  const size_t end = stat.rfind(") ");
+  constexpr size_t kToParent = 4;  // past the bracket, a space, the state and a space
+  pid_t parent = 0;
+  if (end == std::string::npos || stat.size() < end + kToParent) return 0;
+  std::from_chars(stat.data() + end + kToParent, stat.data() + stat.size(), parent);
+  return parent;
+}
+
+// The children of this process but `ours`. The kernel gives it those whose parent has ended
+// (AdoptOrphans), whatever they have done to their environment, session or group.
+std::vector<pid_t> Adopted(std::span<const pid_t> ours) {
+  std::vector<pid_t> found;
+  for (const auto& [pid, process] : Processes()) {
+    if (ParentOf(process) != getpid()) continue;
+    if (std::find(ours.begin(), ours.end(), pid) == ours.end()) found.push_back(pid);
   }
   return found;
 }
@@ -68,8 +99,11 @@ void Pause() { poll(nullptr, 0, kLookInterval_ms); }
   setsid();  // Ctrl-C in the terminal is not for us
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(signal, SIG_IGN);
   prctl(PR_SET_NAME, "crowdsurf-reap");
+  // Never over `line`, whatever number it has.
   const int nothing = open("/dev/null", O_RDWR);
-  for (const int standard : {0, 1, 2}) dup2(nothing, standard);
+  for (const int standard : {0, 1, 2}) {
+    if (standard != line) dup2(nothing, standard);
+  }
   char word = 0;
   ssize_t got = 0;
   do {
@@ -93,6 +127,33 @@ int KillRunProcesses(const std::string& run, const std::string& worker) {
     // Quiet twice: a process may have forked behind the first look.
     quiet = found.empty() ? quiet + 1 : 0;
     if (!found.empty()) Pause();
+  }
+  return killed;
+}
+
+void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+void ReapOrphans(std::span<const pid_t> ours) {
+  while (true) {
+    siginfo_t ended = {};
+    // Looked at first: the end of one of ours is its owner's to take.
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+    if (std::find(ours.begin(), ours.end(), ended.si_pid) != ours.end()) return;
+    waitpid(ended.si_pid, nullptr, WNOHANG);
+  }
+}
+
+int KillOrphans(std::span<const pid_t> ours) {
+  int killed = 0;
+  for (int look = 0; look < kMaxLooks; ++look) {
+    // Those of one that dies are ours next.
+    const std::vector<pid_t> found = Adopted(ours);
+    if (found.empty()) break;
+    for (const pid_t pid : found) {
+      killed += kill(pid, SIGKILL) == 0;
+      waitpid(pid, nullptr, WNOHANG);
+    }
+    Pause();
   }
   return killed;
 }

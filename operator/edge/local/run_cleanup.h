@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -20,6 +21,15 @@ inline constexpr char kWorkerVariable[] = "CROWDSURF_WORKER";
 // SIGKILLs every process whose environment names this run (and worker, unless empty), our own
 // excepted, until two looks find none. Returns how many it killed.
 int KillRunProcesses(const std::string& run, const std::string& worker = {});
+
+// From now on this process is the parent of every descendant whose own parent has ended, so that
+// one that hides its environment is found, too. It must reap them (ReapOrphans).
+void AdoptOrphans();
+// Reaps adopted processes that have ended. `ours`: children that somebody else of this process
+// waits for.
+void ReapOrphans(std::span<const pid_t> ours);
+// SIGKILLs every child but `ours`, until none is left. Returns how many signals it sent.
+int KillOrphans(std::span<const pid_t> ours);
 
 // Removes directories of runs that nobody holds any more below `parent` ("/dev/shm"), and kills
 // what is left of them. Returns the number of runs swept.
@@ -50,6 +60,7 @@ class Reaper {
   Reaper(Reaper&& other) noexcept;
   Reaper& operator=(Reaper&&) = delete;
   ~Reaper();
+  pid_t pid() const { return pid_; }
 
  private:
   Reaper() = default;

@@ -37,7 +37,7 @@ class LocalLogsTest : public ::testing::Test {
     std::string& all = printed_[worker];
     all += text;
     const auto [log, added] = logs_.try_emplace(worker, Folder(worker) + "/trainer.log");
-    log->second.Append(all.size(), all);
+    log->second.Append(all.size(), all, all.substr(0, controller::kKeptHead));
   }
   void Bury(const std::string& worker) { std::filesystem::remove(Folder(worker) + "/agent"); }
   void Ended(const std::string& worker, const std::string& text) {

@@ -24,11 +24,12 @@ class LogReaderTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void Print(const std::string& text) {
     printed_ += text;
-    log_->Append(printed_.size(), Kept());
+    log_->Append(printed_.size(), Kept(), Head());
   }
   std::string Kept() const {
     return printed_.substr(printed_.size() - std::min(printed_.size(), kKeptOutput));
   }
+  std::string Head() const { return printed_.substr(0, controller::kKeptHead); }
 
   std::string folder_, printed_;
   std::optional<controller::KeptLog> log_;
@@ -47,17 +48,22 @@ TEST_F(LogReaderTest, EachByteIsReadOnce) {
   read += reader.Read().value();
   ASSERT_EQ(read.size(), printed_.size()) << "seed 11";
   EXPECT_TRUE(read == printed_) << "seed 11";
-  EXPECT_TRUE(log_->Finish(Kept()).ok());
+  EXPECT_TRUE(log_->Finish(Kept(), Head()).ok());
   EXPECT_EQ(reader.Read().value(), "") << "nothing is said twice";
 }
 
 TEST_F(LogReaderTest, TheFirstReadIsOfAllThatIsKept) {
   for (int i = 0; i < 20'000; ++i) Print(std::to_string(i) + "\n");
   const std::string while_it_runs = LogReader(folder_ + "/log").Read().value();
-  EXPECT_GE(while_it_runs.size(), kKeptOutput / 2);
-  EXPECT_TRUE(printed_.ends_with(while_it_runs));
-  EXPECT_TRUE(log_->Finish(Kept()).ok());
-  EXPECT_TRUE(LogReader(folder_ + "/log").Read().value() == Kept());
+  const std::string gap = "\n[what was printed here is not kept]\n";
+  const size_t begin = while_it_runs.find(gap);
+  ASSERT_EQ(begin, controller::kKeptHead);
+  EXPECT_TRUE(printed_.starts_with(while_it_runs.substr(0, begin)));
+  const std::string end = while_it_runs.substr(begin + gap.size());
+  EXPECT_GE(end.size(), kKeptOutput / 2);
+  EXPECT_TRUE(printed_.ends_with(end));
+  EXPECT_TRUE(log_->Finish(Kept(), Head()).ok());
+  EXPECT_TRUE(LogReader(folder_ + "/log").Read().value() == Head() + gap + Kept());
 }
 
 TEST_F(LogReaderTest, AReaderThatIsTooSlowMissesTheOldestPartAndReadsOn) {

@@ -67,6 +67,16 @@ TEST(SpotMarketTest, ReplaysATraceAtASpeed) {
   EXPECT_TRUE(market.next().infinite());
 }
 
+TEST(SpotMarketTest, AByteOrderMarkIsNoPartOfATrace) {
+  const auto trace = ParseTrace(
+      "\xEF\xBB\xBF"
+      "0,add,a\n");
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->size(), 1u);
+  EXPECT_EQ(std::string(ParseTrace("0,\x1b[2J,a\n").status().message()).find('\x1b'),
+            std::string::npos);
+}
+
 TEST(SpotMarketTest, SaysWhichLineOfATraceIsWrong) {
   const auto problem = [](std::string_view csv) {
     return std::string(ParseTrace(csv).status().message());

@@ -79,6 +79,27 @@ TEST(LiveViewTest, AHugeJobDoesNotFillTheScreen) {
   EXPECT_LT(DrawScreen(screen, {80, true}).size(), 80u);
 }
 
+// One line more, and the next draw cannot go back to the first.
+TEST(LiveViewTest, NoMoreLinesThanTheTerminalHasRows) {
+  const std::vector<std::string> ten = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  EXPECT_EQ(FitRows(ten, 10), ten);
+  EXPECT_EQ(FitRows(ten, 5), (std::vector<std::string>{
+                                 "0", "  (6 lines more than the terminal has)", "7", "8", "9"}));
+  EXPECT_EQ(FitRows(ten, 1).size(), 3u);
+  EXPECT_EQ(FitRows({}, 1).size(), 0u);
+}
+
+TEST(LiveViewTest, WordsOfAgentsControlNoTerminal) {
+  Screen screen = Eight();
+  screen.workers[3].state = "\x1b[2J\x1b]0;owned\x07Odd";
+  screen.news = {
+      "e2e-0-1 \x9b"
+      "31m\r\x1b[1A"};
+  for (const std::string& line : DrawScreen(screen, {100, false})) {
+    EXPECT_EQ(line.find_first_of("\x1b\x07\r\x9b"), std::string::npos) << line;
+  }
+}
+
 TEST(LiveViewTest, PlainLineHoldsTheSameFacts) {
   EXPECT_EQ(PlainLine(Eight()),
             "1m 15s  7/8 workers  12.3k samples/s  loss 2.345  rounds 0 (0 repaired, 0 failed)  "

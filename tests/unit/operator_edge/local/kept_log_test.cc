@@ -27,24 +27,27 @@ class KeptLogTest : public ::testing::Test {
   // As a Process does it: the end of everything is kept.
   void Print(KeptLog& log, const std::string& text) {
     printed_ += text;
-    log.Append(printed_.size(), Kept());
+    log.Append(printed_.size(), Kept(), Head());
   }
   std::string Kept() const {
     return printed_.substr(printed_.size() - std::min(printed_.size(), kKeptOutput));
   }
+
+  std::string Head() const { return printed_.substr(0, kKeptHead); }
+  std::string Beginning() const { return ReadFile(path() + kLogHead).value_or(""); }
 
   std::string folder_, printed_;
 };
 
 TEST_F(KeptLogTest, WhatIsPrintedIsInItAtOnce) {
   KeptLog log(path());
-  log.Append(0, "");
+  log.Append(0, "", "");
   EXPECT_FALSE(std::filesystem::exists(path()));
   Print(log, "one\n");
   EXPECT_EQ(Newer(), "one\n");
   Print(log, "two\n");
   EXPECT_EQ(Newer(), "one\ntwo\n");
-  EXPECT_TRUE(log.Finish(Kept()).ok());
+  EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
   EXPECT_EQ(Newer(), "one\ntwo\n");
   EXPECT_EQ(Older(), "");
 }
@@ -63,10 +66,45 @@ TEST_F(KeptLogTest, ItsFilesAreBoundedAndHoldTheEnd) {
   }
   struct stat before = {}, after = {};
   ASSERT_EQ(stat(path().c_str(), &before), 0);
-  EXPECT_TRUE(log.Finish(Kept()).ok());
+  EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
   EXPECT_EQ(Older() + Newer(), Kept());
   ASSERT_EQ(stat(path().c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino) << "who follows it reads on";
+}
+
+// How a process was started stands in the first lines of its log, and is what a failure asks for.
+TEST_F(KeptLogTest, TheBeginningOfALongOneStays) {
+  KeptLog log(path());
+  Rng rng(5);
+  for (int i = 0; i < 400; ++i) {
+    Print(log, std::to_string(i) + std::string(rng.Uniform(1000), '.') + "\n");
+    const std::string files = Older() + Newer();
+    const bool all = files.size() == printed_.size();
+    ASSERT_EQ(Beginning().empty(), all) << "seed 5, " << i;
+    ASSERT_TRUE(all || Beginning().starts_with(Head())) << "seed 5, " << i;
+  }
+  EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
+  EXPECT_EQ(Beginning(), Head() + "\n[what was printed here is not kept]\n");
+  EXPECT_EQ(Older() + Newer(), Kept());
+}
+
+TEST_F(KeptLogTest, OfLittleMoreThanTheEndNothingIsMissingAndNothingTwice) {
+  for (const size_t more : {size_t{1}, kKeptHead / 2, kKeptHead}) {
+    printed_.clear();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    KeptLog log(path());
+    for (size_t i = 0; printed_.size() < kKeptOutput + more; ++i) {
+      const size_t left = kKeptOutput + more - printed_.size();
+      Print(log, (std::to_string(i) + "\n").substr(0, left));
+    }
+    EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
+    std::string all = Beginning() + Older() + Newer();
+    if (const size_t gap = all.find("\n[what"); gap != std::string::npos) {
+      all.erase(gap, all.find("]\n", gap) + 2 - gap);
+    }
+    EXPECT_TRUE(all == printed_) << more;
+  }
 }
 
 TEST_F(KeptLogTest, WhatCouldNotBeWrittenIsThereAfterTheEnd) {
@@ -76,7 +114,7 @@ TEST_F(KeptLogTest, WhatCouldNotBeWrittenIsThereAfterTheEnd) {
   std::filesystem::remove(path());
   Print(log, "two\n");
   EXPECT_EQ(Newer(), "two\n");
-  EXPECT_TRUE(log.Finish(Kept()).ok());
+  EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
   EXPECT_EQ(Newer(), "one\ntwo\n");
 }
 
@@ -87,7 +125,7 @@ TEST_F(KeptLogTest, MoreThanIsKeptAtOnceIsNoLine) {
   much += "end";
   Print(log, much);
   EXPECT_TRUE(Newer().ends_with("xend"));
-  EXPECT_TRUE(log.Finish(Kept()).ok());
+  EXPECT_TRUE(log.Finish(Kept(), Head()).ok());
   EXPECT_EQ(Older() + Newer(), Kept());
 }
 

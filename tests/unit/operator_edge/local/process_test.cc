@@ -66,10 +66,92 @@ TEST(ProcessTest, ASignalIs128AndItsNumber) {
 TEST(ProcessTest, SaysInWordsWhatCannotBeRun) {
   EXPECT_THAT(Process::Start({{"no-such-program"}, kEnvironment, ""}).status().message(),
               HasSubstr("there is no program no-such-program in PATH /usr/bin:/bin"));
-  EXPECT_THAT(Process::Start({{"sh", "-c", "true"}, kEnvironment, "/nowhere"}).status().message(),
-              HasSubstr("cannot run"));
   EXPECT_THAT(Process::Start({{"/etc/passwd"}, kEnvironment, ""}).status().message(),
               HasSubstr("Permission denied"));
+}
+
+class RunsInFolderTest : public ::testing::Test {
+ protected:
+  RunsInFolderTest() {
+    std::string name = ::testing::TempDir() + "/process-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~RunsInFolderTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = folder_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  StatusOr<Process> Start(std::vector<std::string> argv, const std::string& path,
+                          const std::string& directory) const {
+    return Process::Start({std::move(argv), {"PATH=" + path}, directory});
+  }
+  std::string Problem(const std::string& program, const std::string& directory) const {
+    return std::string(Start({program}, "/usr/bin:/bin", directory).status().message());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RunsInFolderTest, TheFolderIsBlamedWhereItIsTheFolder) {
+  Write("file", "");
+  EXPECT_EQ(Problem("sh", folder_ + "/none"),
+            "cannot run sh: the working directory " + folder_ + "/none: No such file or directory");
+  EXPECT_EQ(Problem("sh", folder_ + "/file"),
+            "cannot run sh: the working directory " + folder_ + "/file: Not a directory");
+}
+
+TEST_F(RunsInFolderTest, ARelativeProgramIsOfTheWorkingDirectory) {
+  Write("wd/t.sh", "#!/bin/sh\nexit 7\n");
+  Write("wd/bin/tool", "#!/bin/sh\nexit 8\n");
+  // Of our own folder, so that both the test and the child would find another file if they mixed
+  // the two up.
+  const std::string below = std::filesystem::relative(folder_ + "/wd");
+  auto relative = Start({"./t.sh"}, "/usr/bin:/bin", below);
+  ASSERT_TRUE(relative.ok()) << relative.status();
+  EXPECT_EQ(End(*relative), 7);
+  auto in_path = Start({"tool"}, "/usr/bin:./bin", below);
+  ASSERT_TRUE(in_path.ok()) << in_path.status();
+  EXPECT_EQ(End(*in_path), 8);
+  EXPECT_THAT(Problem("./none.sh", below),
+              ::testing::EndsWith("wd/./none.sh: No such file or directory"));
+}
+
+TEST_F(RunsInFolderTest, AFolderIsNoProgram) {
+  std::filesystem::create_directories(folder_ + "/first/tool");
+  Write("second/tool", "#!/bin/sh\nexit 9\n");
+  auto tool = Start({"tool"}, folder_ + "/first:" + folder_ + "/second", "");
+  ASSERT_TRUE(tool.ok()) << tool.status();
+  EXPECT_EQ(End(*tool), 9);
+  EXPECT_EQ(Problem(folder_ + "/first", ""), "cannot run " + folder_ + "/first: it is a folder");
+}
+
+TEST_F(RunsInFolderTest, TheInterpreterIsNamedWhereItIsMissing) {
+  Write("crlf.sh", "#!/bin/sh\r\nexit 0\r\n");
+  EXPECT_THAT(
+      Problem(folder_ + "/crlf.sh", ""),
+      HasSubstr("crlf.sh: its interpreter /bin/sh: No such file or directory (its lines end "
+                "with a carriage return)"));
+  Write("old.py", "#!/usr/bin/python9 -u\n");
+  EXPECT_THAT(Problem(folder_ + "/old.py", ""),
+              HasSubstr("old.py: its interpreter /usr/bin/python9: No such file or directory"));
+  Write("plain", "exit 0\n");
+  EXPECT_THAT(Problem(folder_ + "/plain", ""),
+              HasSubstr("Exec format error (no #! in its first line)"));
+}
+
+// nohup and a shell's background jobs: what was ignored when the run was started stays so.
+TEST(ProcessTest, AnInheritedIgnoredHangupStaysIgnored) {
+  const auto before = signal(SIGHUP, SIG_IGN);
+  auto ignores = Shell("kill -HUP $$; exit 5");
+  signal(SIGHUP, before);
+  ASSERT_TRUE(ignores.ok());
+  EXPECT_EQ(End(*ignores), 5);
+  auto ends = Shell("kill -HUP $$; exit 5");
+  ASSERT_TRUE(ends.ok());
+  EXPECT_EQ(End(*ends), 128 + SIGHUP);
 }
 
 TEST(ProcessTest, NothingIsInheritedButWhatIsGiven) {
@@ -132,6 +214,50 @@ TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
   EXPECT_FALSE(std::filesystem::exists(directory));
   EXPECT_EQ(KillRunProcesses(run), 0) << "nobody is left to kill";
   close(line[0]);
+}
+
+// Its own descriptors 0 to 2 must not take the line's number, which is one of them here.
+TEST(ReaperTest, WaitsForTheEndOfARunThatHasNoStandardDescriptors) {
+  const std::string run = "bare" + std::to_string(getpid());
+  const std::string directory = ::testing::TempDir() + "/crowdsurf-" + run;
+  std::filesystem::create_directories(directory);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int standard : {0, 1, 2}) close(standard);
+    {
+      const auto reaper = Reaper::Start(run, directory);
+      if (!reaper.ok()) _exit(2);
+    }
+    // It was dismissed, so it has removed nothing.
+    _exit(std::filesystem::exists(directory) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::filesystem::remove_all(directory);
+}
+
+// A trainer's child that has left its group, its session and its environment behind.
+TEST(OrphansTest, AreAdoptedAndKilled) {
+  const pid_t child = fork();
+  if (child == 0) {
+    AdoptOrphans();
+    auto trainer = Process::Start(
+        {{"sh", "-c", "env -i setsid sleep 1000 & env -i setsid true & exit 0"}, kEnvironment, ""});
+    if (!trainer.ok() || End(*trainer) != 0) _exit(2);
+    auto other = Process::Start({{"sleep", "1000"}, kEnvironment, ""});
+    const pid_t ours[] = {other->pid()};
+    if (KillOrphans(ours) < 1) _exit(3);
+    if (other->Reap()) _exit(4);  // what is ours lives
+    ReapOrphans(ours);
+    other->SignalGroup(SIGKILL);
+    if (End(*other) != 128 + SIGKILL) _exit(5);
+    // Nobody is left who could be waited for.
+    _exit(waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD ? 0 : 6);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 long OpenFiles() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }

@@ -82,13 +82,14 @@ TEST(YamlTest, JsonMayEscapeACharacterBeyondThePlane) {
 
 // A path is kept for each value: one key of 500 KB over 95,000 children was 47 GB.
 TEST(YamlTest, LongKeysAboveManyValuesAreRefused) {
-  EXPECT_THAT(Problem("? \"" + std::string(2000, 'k') + "\"\n: 1\n"),
-              HasSubstr("line 1: a key of more than 1024 bytes"));
+  std::string one(2000, 'k');
+  one.insert(0, "? \"").append("\"\n: 1\n");
+  EXPECT_THAT(Problem(one), HasSubstr("line 1: a key of more than 1024 bytes"));
   std::string text;
   for (size_t deep = 0; deep < 40; ++deep) {
-    text += std::string(deep, ' ') + std::string(1000, 'k') + ":\n";
+    text.append(deep, ' ').append(1000, 'k').append(":\n");
   }
-  for (int i = 0; i < 20000; ++i) text += std::string(40, ' ') + "- 1\n";
+  for (int i = 0; i < 20000; ++i) text.append(40, ' ').append("- 1\n");
   EXPECT_THAT(Problem(text), HasSubstr("too many values below keys that are so long"));
 }
 
