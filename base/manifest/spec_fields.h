@@ -240,6 +240,8 @@ inline constexpr Field kSpec[] = {
     Text("agent.image", kOnlySuspended, "", {1, 1024}),
     Opaque("agent.resources", kOnlySuspended),
     Quantity("agent.sharedMemory", kOnlySuspended, "\"2Gi\"", "3 x the model"),
+    Integer("agent.hangAfterSeconds", kOnlySuspended, "", {0, 604800},
+            "without a step a trainer hangs; 0: never; default 300, on one machine 60"),
     Choice("agent.logLevel", kOnlySuspended, "\"info\"", {"debug info warning error"}),
     Opaque("template", kOnlySuspended, "an ordinary PodTemplateSpec"),
 };

@@ -58,6 +58,8 @@ TEST(AgentContainerTest, ItsCommandSaysWhoItIsAndWhereItMeetsOthers) {  // docs/
   EXPECT_EQ(Flag(Agent(Job(), CapacityType::kOnDemand)["command"], "--capacity"), "OnDemand");
   EXPECT_THAT(command, Contains("--wait-for-sigterm"));
   EXPECT_THAT(command, Not(Contains("--checkpoint-dir")));
+  EXPECT_EQ(Flag(Agent(Job({{"agent", {{"hangAfterSeconds", 600}}}}))["command"], "--hang-after"),
+            "600");
   EXPECT_EQ(Flag(Agent(Job({{"agent", {{"logLevel", "debug"}}}}))["command"], "--log-level"),
             "debug");
   EXPECT_THAT(command, Not(Contains("--tensor-tls")));

@@ -28,7 +28,7 @@ j: text with spaces
 k: [1, two]
 l: yes
 m: 1.2.3
-n: +4
+q: +4
 o: 2026-11-24
 p: +-5
 )");
@@ -37,7 +37,7 @@ p: +-5
       manifest->document,
       nlohmann::json::parse(R"({"a": 1, "b": "1", "c": true, "d": 1500.0, "e": null, "f": "true",
                                       "g": -7, "h": 16, "i": ".nan", "j": "text with spaces",
-                                      "k": [1, "two"], "l": true, "m": "1.2.3", "n": 4,
+                                      "k": [1, "two"], "l": true, "m": "1.2.3", "q": 4,
                                       "o": "2026-11-24", "p": "+-5"})"));
 }
 
@@ -89,7 +89,7 @@ TEST(YamlTest, LongKeysAboveManyValuesAreRefused) {
   for (size_t deep = 0; deep < 40; ++deep) {
     text.append(deep, ' ').append(1000, 'k').append(":\n");
   }
-  for (int i = 0; i < 20000; ++i) text.append(40, ' ').append("- 1\n");
+  for (int i = 0; i < 1000; ++i) text.append(40, ' ').append("- 1\n");
   EXPECT_THAT(Problem(text), HasSubstr("too many values below keys that are so long"));
 }
 
