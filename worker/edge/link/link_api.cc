@@ -111,8 +111,8 @@ StatusOr<LinkTensor> ParseTensor(const Json& json) {
   }
   const auto r = LinkRoleNamed(role);
   if (!r) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("role \"", role, "\": one of Parameter, OptimizerState, Buffer, Gradient, Frozen"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "role \"", role, "\": one of Parameter, OptimizerState, Buffer, Gradient, Frozen"));
   }
   t.dtype = *d;
   t.role = *r;
