@@ -267,7 +267,11 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.info.job_samples = full ? delivered_->job_samples : summary.job_samples;
   job.info.job_seconds = summary.job_seconds;
   if (delivered_) job.info.committed = delivered_->root;
-  if (summary.view) job.info.view_epoch = summary.view->epoch;
+  if (summary.view) {
+    job.info.view_epoch = summary.view->epoch;
+    job.by.lineage = summary.view->lineage.brief();
+  }
+  job.by.interval = Seconds(config_.checkpoint_seconds);
   job.info.schema = trainer_->schema;
   job.info.tensors = trainer_->tensors;
   job.final_model = action.final_model;

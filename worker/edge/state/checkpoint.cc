@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include "base/check.h"
@@ -16,6 +18,35 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr time_t kStaleSeconds = 600;  // a temporary file so old belongs to a writer that died
+// A lineage that has written nothing for so long, or for so many of its intervals, has ended.
+constexpr Duration kLineageEnds = Seconds(600);
+constexpr double kIntervalsToEnd = 3;
+
+std::string_view LineageOf(std::string_view path) {
+  return LineageOfCheckpoint(path.substr(path.rfind('/') + 1));
+}
+
+// Lineages other than the writer's that still write. Times of files are compared with each other:
+// this machine's clock may be another one.
+std::set<std::string_view> OthersThatWrite(const std::vector<std::string_view>& paths,
+                                           const CheckpointBy& by) {
+  std::map<std::string_view, time_t> last;
+  time_t now = 0;
+  for (const std::string_view path : paths) {
+    struct stat info {};
+    if (::lstat(std::string(path).c_str(), &info) != 0) continue;
+    time_t& latest = last[LineageOf(path)];
+    latest = std::max(latest, info.st_mtime);
+    now = std::max(now, latest);
+  }
+  const double silent = std::max(kLineageEnds, by.interval * kIntervalsToEnd).seconds();
+  std::set<std::string_view> others;
+  for (const auto& [lineage, latest] : last) {
+    const bool writes = static_cast<double>(now - latest) <= silent;
+    if (writes && lineage != by.lineage && !lineage.empty()) others.insert(lineage);
+  }
+  return others;
+}
 
 ByteView FloatBytes(std::span<const float> v) {
   return {reinterpret_cast<const uint8_t*>(v.data()), v.size_bytes()};
@@ -69,12 +100,13 @@ CheckpointStore::CheckpointStore(std::string folder, std::string writer, size_t 
   CHECK_GE(retain_, 1u);
 }
 
-Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, ByteView opaque) {
+Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, ByteView opaque,
+                              const CheckpointBy& by) {
   info.elements = state.average.size();
   info.opaque_bytes = opaque.size();
   CheckpointHeader header{std::move(info), Sha256(FloatBytes(state.average)), Sha256(opaque), {}};
   if (!state.velocity.empty()) header.velocity_hash = Sha256(FloatBytes(state.velocity));
-  const std::string path = folder_ + "/" + CheckpointName(header.info.averaging);
+  const std::string path = folder_ + "/" + CheckpointName(header.info.averaging, by.lineage);
   const CheckpointHead head = EncodeCheckpointHead(header);
   // Before the file: of a crash between the two a seal is left, and no file without one.
   Seal(path, head.hash);
@@ -88,7 +120,7 @@ Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, Byt
   }
   written_.Add();
   // After the write: a failure leaves more checkpoints, never fewer than are to be kept.
-  Prune(header.info, path);
+  Prune(header.info, path, by);
   RemoveStale();
   return absl::OkStatus();
 }
@@ -134,11 +166,18 @@ std::optional<CheckpointFile> CheckpointStore::Reopen(const Kept& kept) {
 }
 
 // The one just written stays: another writer of the job may be ahead.
-void CheckpointStore::Prune(const CheckpointInfo& written, const std::string& path) {
+void CheckpointStore::Prune(const CheckpointInfo& written, const std::string& path,
+                            const CheckpointBy& by) {
   const Folder folder = Look(written.job, written.schema);
+  std::vector<std::string_view> sealed_paths;
+  for (const Kept& kept : folder.ours)
+    if (kept.sealed) sealed_paths.emplace_back(kept.path);
+  const std::set<std::string_view> others =
+      by.lineage.empty() ? std::set<std::string_view>() : OthersThatWrite(sealed_paths, by);
   size_t sealed = 0;
   AveragingId oldest = {};  // of those that are kept for their seal
   for (const Kept& kept : folder.ours) {
+    if (kept.sealed && others.contains(LineageOf(kept.path))) continue;
     if (kept.sealed && ++sealed <= retain_) {
       oldest = kept.averaging;
       continue;

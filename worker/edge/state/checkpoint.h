@@ -1,11 +1,11 @@
 // Checkpoint: the job's state on a disk, for when every worker is gone at once.
 //
-// The steward writes one file a checkpoint, `checkpoint-NUMBER.crowdsurf` (checkpoint_file.h), by
-// temporary name, fsync, rename, and seals it (checkpoint_seal.h). Jobs, models and trainers may
-// share a folder: of its files those of the same job and model count, and no other is read further,
-// pruned, or a reason to prune. What an agent of this job has sealed comes first, then the highest
-// number in a head. A file is believed only if every hash verifies; an unreadable one is skipped
-// and counted. Blocking: call from a thread that may wait.
+// The steward writes one file a checkpoint, `checkpoint-NUMBER-LINEAGE.crowdsurf`
+// (checkpoint_file.h), by temporary name, fsync, rename, and seals it (checkpoint_seal.h). Jobs,
+// models and trainers may share a folder: of its files those of the same job and model count, and
+// no other is read further, pruned, or a reason to prune. What an agent of this job has sealed
+// comes first, then the highest number in a head. A file is believed only if every hash verifies;
+// an unreadable one is skipped and counted. Blocking: call from a thread that may wait.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "worker/core/state/state_values.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/state/checkpoint_file.h"
@@ -24,6 +25,12 @@
 #include "worker/edge/state/outer_memory.h"
 
 namespace crowdsurf::worker {
+
+// The writer, and how often it writes.
+struct CheckpointBy {
+  std::string lineage = {};        // hex digits; empty: not known
+  Duration interval = Duration();  // of the job's checkpoints
+};
 
 // Of which job and which model a checkpoint is looked for.
 struct CheckpointWanted {
@@ -49,10 +56,13 @@ class CheckpointStore {
                   MetricRegistry& metrics, std::optional<CheckpointSeals> seals = std::nullopt);
 
   // Writes, then removes those of this job and model that it makes superfluous: of sealed ones all
-  // but the newest `retain`, and what is older than these without a seal. info.elements (of the
-  // average) and opaque_bytes are taken from the spans. Errors: ResourceExhausted (disk full),
-  // NotFound (no folder), Internal. Without a seal, which is logged, the file is there.
-  Status Write(CheckpointInfo info, const StateValues& state, ByteView opaque);
+  // but the newest `retain`, and what is older than these without a seal. Another lineage that
+  // still writes keeps what it has sealed: it has written within three intervals, or ten minutes,
+  // of now as the folder's files tell it. info.elements (of the average) and opaque_bytes are taken
+  // from the spans. Errors: ResourceExhausted (disk full), NotFound (no folder), Internal. Without
+  // a seal, which is logged, the file is there.
+  Status Write(CheckpointInfo info, const StateValues& state, ByteView opaque,
+               const CheckpointBy& by = {});
 
   // Reads the newest checkpoint of the job and model that verifies whole: the copies are verified,
   // so each byte is hashed once. What is in `average` when none is found means nothing. NotFound:
@@ -84,7 +94,7 @@ class CheckpointStore {
   static std::optional<CheckpointFile> Reopen(const Kept& kept);
   void Seal(const std::string& path, const Digest& head);
   void NotePassedOver(const Folder& folder, const Kept& taken);
-  void Prune(const CheckpointInfo& written, const std::string& path);
+  void Prune(const CheckpointInfo& written, const std::string& path, const CheckpointBy& by);
   void RemoveStale();
 
   const std::string folder_, writer_;

@@ -25,6 +25,7 @@ constexpr uint32_t kVersionWithLedger = 4;    // then whether there is a velocit
 constexpr uint64_t kMaxHeader = 64 << 20;     // 65,536 tensors with long names are 25 MB
 constexpr uint64_t kPieceBytes = 1 << 20;     // read at once; of memory that is hashed in the cache
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
+constexpr int kDigits = 20;  // hold every number
 
 // magic u64, version u32, header length u64, SHA-256 of the header; then header, average, opaque.
 constexpr size_t kPreambleBytes = 8 + 4 + 8 + 32;
@@ -239,11 +240,19 @@ StatusOr<VerifiedCheckpoint> VerifyCheckpoint(const std::string& path) {
   return found;
 }
 
-std::string CheckpointName(AveragingId averaging) {
-  char name[64];  // twenty digits hold every number
-  std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
-                static_cast<unsigned long long>(averaging.value()), kSuffix.data());
-  return name;
+std::string CheckpointName(AveragingId averaging, std::string_view lineage) {
+  char number[kDigits + 1];
+  std::snprintf(number, sizeof number, "%0*llu", kDigits,
+                static_cast<unsigned long long>(averaging.value()));
+  std::string name = std::string(kPrefix) + number;
+  if (!lineage.empty()) name.append("-").append(lineage);
+  return name.append(kSuffix);
+}
+
+std::string_view LineageOfCheckpoint(std::string_view name) {
+  constexpr size_t kBefore = kPrefix.size() + kDigits + 1;
+  if (name.size() <= kBefore + kSuffix.size() || name[kBefore - 1] != '-') return {};
+  return name.substr(kBefore, name.size() - kBefore - kSuffix.size());
 }
 
 std::vector<std::string> CheckpointsIn(const std::string& folder) {

@@ -96,8 +96,11 @@ struct VerifiedCheckpoint {
 // Every hash of the file verifies. Errors as CheckpointFile's, with the path.
 StatusOr<VerifiedCheckpoint> VerifyCheckpoint(const std::string& path);
 
-// Of the averaging with that number; names sort as numbers do.
-std::string CheckpointName(AveragingId averaging);
+// The name of the averaging with that number, in that lineage (hex digits; empty: of none); names
+// sort as numbers do. Two lineages have the same numbers, and must not write over each other.
+std::string CheckpointName(AveragingId averaging, std::string_view lineage = {});
+// The lineage in such a name.
+std::string_view LineageOfCheckpoint(std::string_view name);
 // Names of checkpoints in the folder, newest first; empty: there is none, or no folder. Anybody may
 // put files there: of more than kMaxCheckpointFiles the newest by name.
 inline constexpr size_t kMaxCheckpointFiles = 4096;

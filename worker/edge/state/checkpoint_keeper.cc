@@ -38,7 +38,7 @@ void CheckpointKeeper::Loop() {
 
 Status CheckpointKeeper::Write(const Job& job) {
   Status status = store_.Write(job.info, {.average = job.average, .velocity = job.velocity},
-                               job.opaque ? job.opaque->bytes() : ByteView());
+                               job.opaque ? job.opaque->bytes() : ByteView(), job.by);
   if (status.ok()) {
     log_.Info("checkpoint written", {{"averaging", job.info.averaging.value()}});
   } else {

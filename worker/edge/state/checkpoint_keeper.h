@@ -22,6 +22,7 @@ class CheckpointKeeper {
  public:
   struct Job {
     CheckpointInfo info;
+    CheckpointBy by;
     std::vector<float> average;
     std::vector<float> velocity;              // of an outer optimizer; empty: none
     std::shared_ptr<const HeldState> opaque;  // nullptr: none

@@ -37,6 +37,22 @@ struct CheckpointTest : testing::Test {
     const std::vector<float> average(100, static_cast<float>(number));
     return store.Write(Info(number), {.average = average}, Bytes(33, 5));
   }
+  // By a lineage of the job that checkpoints every minute.
+  void WriteOf(const std::string& lineage, uint64_t number, Duration interval = Seconds(60)) {
+    const std::vector<float> average(100, static_cast<float>(number));
+    ASSERT_TRUE(store
+                    .Write(Info(number), {.average = average}, {},
+                           {.lineage = lineage, .interval = interval})
+                    .ok());
+  }
+  void Age(const std::string& lineage, Duration by) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      if (LineageOfCheckpoint(entry.path().filename().string()) != lineage) continue;
+      std::filesystem::last_write_time(
+          entry.path(), entry.last_write_time() - std::chrono::nanoseconds(by.nanoseconds()));
+    }
+  }
+  std::vector<std::string> Names() { return CheckpointsIn(folder.path()); }
   std::string Path(uint64_t number) {
     std::string digits = std::to_string(number);
     return folder / ("checkpoint-" + std::string(20 - digits.size(), '0') + digits + ".crowdsurf");
@@ -83,6 +99,55 @@ TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
   EXPECT_EQ(Files(), 2u);
   EXPECT_EQ(Newest(), 10u);
   EXPECT_FALSE(std::filesystem::exists(Path(2)));
+}
+
+// Workers that train apart share a folder, and their numbers are equal.
+TEST_F(CheckpointTest, TwoLineagesNeitherReplaceNorRemoveEachOthersCheckpoints) {
+  for (uint64_t n = 1; n <= 5; ++n) {
+    WriteOf("aaaa", n);
+    WriteOf("bbbb", n);
+  }
+  EXPECT_EQ(Names(),
+            (std::vector<std::string>{
+                CheckpointName(AveragingId(5), "bbbb"), CheckpointName(AveragingId(5), "aaaa"),
+                CheckpointName(AveragingId(4), "bbbb"), CheckpointName(AveragingId(4), "aaaa")}));
+  // One that has come further does not remove the other's either.
+  for (uint64_t n = 100; n <= 105; ++n) WriteOf("aaaa", n);
+  EXPECT_EQ(Names().size(), 4u);
+  EXPECT_EQ(Names().back(), CheckpointName(AveragingId(4), "bbbb"));
+  EXPECT_EQ(Newest(), 105u);
+}
+
+// A job that is resumed, or branches, is of another lineage each time: the folder must not grow.
+TEST_F(CheckpointTest, TheCheckpointsOfALineageThatHasEndedGo) {
+  for (const uint64_t n : {1U, 2U, 3U}) WriteOf("aaaa", n);
+  Age("aaaa", Seconds(601));
+  WriteOf("bbbb", 4);
+  EXPECT_EQ(Names(), (std::vector<std::string>{CheckpointName(AveragingId(4), "bbbb"),
+                                               CheckpointName(AveragingId(3), "aaaa")}))
+      << "two are kept in all";
+  WriteOf("bbbb", 5);
+  EXPECT_EQ(Names(), (std::vector<std::string>{CheckpointName(AveragingId(5), "bbbb"),
+                                               CheckpointName(AveragingId(4), "bbbb")}));
+}
+
+TEST_F(CheckpointTest, ALineageThatWritesRarelyHasNotEnded) {
+  for (const uint64_t n : {1U, 2U}) WriteOf("aaaa", n, Seconds(3600));
+  Age("aaaa", Seconds(3 * 3600 - 60));
+  for (const uint64_t n : {8U, 9U}) WriteOf("bbbb", n, Seconds(3600));
+  EXPECT_EQ(Names().size(), 4u);
+  Age("aaaa", Seconds(120));
+  WriteOf("bbbb", 10, Seconds(3600));
+  EXPECT_EQ(Names().size(), 2u);
+}
+
+TEST_F(CheckpointTest, TheLineageStandsInTheName) {
+  EXPECT_EQ(LineageOfCheckpoint(CheckpointName(AveragingId(7), "0a1b2c3d")), "0a1b2c3d");
+  EXPECT_EQ(LineageOfCheckpoint(CheckpointName(AveragingId(UINT64_MAX), "x")), "x");
+  for (const char* none :
+       {"checkpoint-00000000000000000007.crowdsurf", "checkpoint-7.crowdsurf",
+        "checkpoint-.crowdsurf", "", "checkpoint-00000000000000000007-.crowdsurf"})
+    EXPECT_EQ(LineageOfCheckpoint(none), "") << none;
 }
 
 TEST_F(CheckpointTest, AVelocityComesBackAndIsVerifiedAsTheRestIs) {
