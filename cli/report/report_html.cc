@@ -175,6 +175,10 @@ std::string Figures(const ReportInput& input) {
   out += FigureRow("rounds failed; after a loss",
                    Count(f.rounds_failed) + "; " + Count(f.rounds_failed_by_peer_loss));
   out += FigureRow("averaged vectors that differed", Count(f.hash_mismatches));
+  if (f.apart_seconds > 0) {
+    out += FigureRow("workers trained in several lineages, of which one is kept",
+                     Span(f.apart_seconds));
+  }
   out += FigureRow("loss of a worker to its replacement's first step, median and 95 %",
                    Figure(f.replacement_p50, 2, " s") + ", " + Figure(f.replacement_p95, 2, " s"));
   out += FigureRow("training stopped by averaging, share of time", Figure(share, 2, " %"));

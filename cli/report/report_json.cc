@@ -49,6 +49,7 @@ json ReportJson(const ReportInput& input) {
             {"failed_by_peer_loss", f.rounds_failed_by_peer_loss},
             {"repaired", f.rounds_repaired},
             {"hash_mismatches", f.hash_mismatches}}},
+          {"apart_seconds", f.apart_seconds},
           {"preemptions", f.preemptions},
           {"replacement_seconds",
            {{"p50", Maybe(f.replacement_p50)}, {"p95", Maybe(f.replacement_p95)}}},

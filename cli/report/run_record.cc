@@ -132,6 +132,11 @@ void RunRecord::Pace(double at, const AgentSummary& summary, Seen& seen) {
   if (seconds >= kMinPace) pace.per_second = (samples - pace.samples) / seconds;
 }
 
+void RunRecord::SawLineages(double at, int count) {
+  if (count > 1 && lineages_at_ > 0) sums_.apart_seconds += std::max(0.0, at - lineages_at_);
+  lineages_at_ = at;
+}
+
 void RunRecord::Tick(double at) {
   RecordPoint point;
   point.at = at;

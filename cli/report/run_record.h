@@ -49,6 +49,7 @@ struct RunFigures {
   std::optional<double> goodput;
   uint64_t rounds_completed = 0, rounds_failed = 0, rounds_failed_by_peer_loss = 0;
   uint64_t rounds_repaired = 0, hash_mismatches = 0;
+  double apart_seconds = 0;  // that workers trained in several lineages
   uint64_t preemptions = 0;
   std::optional<double> replacement_p50, replacement_p95;
   std::optional<double> averaging_stall_ratio;
@@ -72,6 +73,8 @@ class RunRecord {
   // What an agent says now. The failed rounds of one that was told to leave are nobody's loss.
   void Saw(double at, const std::string& worker, const controller::AgentSummary& summary,
            Told told);
+  // In how many lineages workers train since the last call (lineage_watch.h).
+  void SawLineages(double at, int count);
   // After the Saw of all workers: a point of the charts.
   void Tick(double at);
   // Training is over (target met, or the run was stopped).
@@ -114,6 +117,7 @@ class RunRecord {
   std::vector<RecordPoint> points_;
   RunFigures sums_;
   double last_loss_at_ = -1e9;
+  double lineages_at_ = 0;  // of the last SawLineages; 0: none yet
   std::optional<double> first_samples_;
   double rate_ = 0;
   int min_ = 0, max_ = 0;

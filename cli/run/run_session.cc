@@ -316,6 +316,7 @@ void Session::Train() {
       TellRecord();
       WatchStart();
       TakeEdits();
+      record_.SawLineages(WallNow().seconds(), cluster_->progress().lineages);
       record_.Tick(WallNow().seconds());
       ShowPage();
       next_tick_ = SteadyNow() + kTick;

@@ -196,6 +196,9 @@ void Session::PrintSummary(const Evaluation& evaluation) {
               static_cast<unsigned long long>(f.rounds_repaired),
               static_cast<unsigned long long>(f.rounds_failed),
               static_cast<unsigned long long>(f.hash_mismatches));
+  if (f.apart_seconds > 0)
+    std::printf("lineages   workers trained apart for %s: only one of their models is kept\n",
+                Span(f.apart_seconds).c_str());
   std::printf("workers    %d to %d of %d, %s\n", f.workers_min, f.workers_max, job_.spec.replicas,
               PreemptionWords(f).c_str());
   std::printf("start      %s; training stopped by averaging %s of the time\n",

@@ -177,9 +177,14 @@ void Controller::TakeProgress() {
     const AgentSummary& summary = news->summary;
     const size_t slash = news->worker.rfind('/');
     const std::string job = news->worker.substr(0, slash);
+    int lineages = 0;
+    if (const auto asked = asked_.find(job); asked != asked_.end()) {
+      asked->second.lineages.See(WallNow(), news->worker, summary);
+      lineages = asked->second.lineages.Look(WallNow());
+    }
     cluster_.SetProgress(job, news->worker.substr(slash + 1),
                          {summary.job_samples, summary.step, summary.loss, summary.averaging,
-                          summary.target_met, summary.samples_per_second});
+                          summary.target_met, summary.samples_per_second, lineages});
     cluster_.SetWait(job, news->worker.substr(slash + 1), summary.worker, WaitOf(summary));
     queue_.Add(job, SteadyNow());
   }

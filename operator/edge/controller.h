@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "operator/core/observe/work_queue.h"
+#include "operator/core/pods/lineage_watch.h"
 #include "operator/edge/kube/kube_cluster.h"
 #include "operator/edge/reconcile/controller_metrics.h"
 #include "operator/edge/reconcile/reconciler.h"
@@ -65,6 +66,7 @@ class Controller {
   struct Asked {
     std::string target;  // of the poller: key and uid of the job; empty: none
     std::string http;
+    LineageWatch lineages{Seconds(30)};  // three polls
   };
   std::map<std::string, Asked> asked_;       // by job
   std::map<std::string, std::string> uids_;  // of the jobs worked on, by key

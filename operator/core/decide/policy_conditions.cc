@@ -146,6 +146,23 @@ void SetWorking(Decision& d) {
   d.Set(ConditionType::kDegraded, true, why, std::move(message));
 }
 
+// Workers that do not see each other train on apart, and each line has a model of its own. In no
+// status of a job that never had it.
+void SetLineages(Decision& d) {
+  const bool was = d.in.status.Is(ConditionType::kTwoLineages);
+  const bool working = d.mode == Mode::kWorking || d.mode == Mode::kFinishing;
+  if (working && d.told.lineages > 1) {
+    const std::string words = "workers train in " + std::to_string(d.told.lineages) +
+                              " lines that do not see each other; only one of their models is kept";
+    if (!was) d.Say(reason::kTwoLineages, words, EventType::kWarning);
+    d.Set(ConditionType::kTwoLineages, true, reason::kTwoLineages, words);
+  } else if (was && !(working && d.told.lineages == 0)) {  // 0: nobody has said anything yet
+    const bool one = working;
+    if (one) d.Say(reason::kOneLineage, "workers train in one line again");
+    d.Set(ConditionType::kTwoLineages, false, one ? reason::kOneLineage : reason::kFinished, "");
+  }
+}
+
 double Rounded(double value, double steps) { return std::round(value * steps) / steps; }
 
 // The samples of the job over what its replicas would have done without loss: in each stretch
@@ -194,6 +211,7 @@ void WriteConditions(Decision& d) {
   } else {
     SetWorking(d);
   }
+  SetLineages(d);
   const bool met = d.status.target_time.has_value();
   d.Set(ConditionType::kTargetReached, met, met ? reason::kTargetMet : reason::kTargetOpen, "");
 }

@@ -16,14 +16,15 @@ enum class ConditionType {
   kDegraded,           // fewer workers than wanted
   kSuspended,          //
   kPartitioned,        // more than half of the workers are reported dead: nothing is deleted
+  kTwoLineages,        // workers train in lines that do not see each other
   kTensorsInTheClear,  // tls.mode is Disabled: parameters travel unencrypted
   kTargetReached,      // the view says so; workers are finishing
   kSucceeded,          // final
   kFailed              // final
 };
-inline constexpr std::array<std::string_view, 9> kConditionNames = {
-    "Accepted",          "Running",       "Degraded",  "Suspended", "Partitioned",
-    "TensorsInTheClear", "TargetReached", "Succeeded", "Failed"};
+inline constexpr std::array<std::string_view, 10> kConditionNames = {
+    "Accepted",    "Running",           "Degraded",      "Suspended", "Partitioned",
+    "TwoLineages", "TensorsInTheClear", "TargetReached", "Succeeded", "Failed"};
 constexpr std::string_view Name(ConditionType type) {
   return kConditionNames[static_cast<size_t>(type)];
 }
@@ -73,6 +74,8 @@ inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
 inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kStartDeadlineExceeded = "StartDeadlineExceeded";
 inline constexpr std::string_view kMaxPeersReportedDead = "MaxPeersReportedDead";
+inline constexpr std::string_view kTwoLineages = "TwoLineages";
+inline constexpr std::string_view kOneLineage = "OneLineage";
 inline constexpr std::string_view kFinished = "Finished";
 inline constexpr std::string_view kTlsDisabled = "TlsDisabled";
 // a worker was created

@@ -144,6 +144,7 @@ struct Progress {
   uint64_t averaging = 0;
   bool target_met = false;
   double samples_per_second = 0;  // of one worker while it trains; 0: unknown
+  int lineages = 0;  // that train apart (lineage_watch.h), as agents last told; in no status
   // Only in a status (policy_conditions.cc): samples / ideal_samples; what the replicas would have
   // done without loss until `measured`; 0: not measured yet.
   std::optional<double> goodput = {};

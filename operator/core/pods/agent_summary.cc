@@ -15,6 +15,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxMetrics = 32;    // the link has fewer slots
 constexpr size_t kMaxAxes = 16;       // 64^16 workers
+constexpr size_t kMaxLineages = 8;    // as an agent tells
 constexpr size_t kLongestText = 256;  // bytes
 constexpr size_t kLongestStacks = 4096;
 constexpr double kMostMembers = 1e6;              // of a view; a job has 10^5 workers at most
@@ -71,6 +72,18 @@ void ReadWait(const json* in, Said& out) {
   if (!out.waiting_for.empty()) out.waiting_seconds = std::max(0.0, NumberAt(in, "waitingSeconds"));
 }
 
+std::vector<std::string> LineagesAt(const json* object) {
+  std::vector<std::string> lineages;
+  const json* list = Member(object, "lineages");
+  if (list == nullptr || !list->is_array()) return lineages;
+  for (const json& value : *list) {
+    if (lineages.size() == kMaxLineages) break;
+    if (value.is_string() && !value.get_ref<const std::string&>().empty())
+      lineages.push_back(CutText(value.get_ref<const std::string&>(), kLongestText));
+  }
+  return lineages;
+}
+
 // Sums only grow from zero: a negative one is garbage, and counts as none.
 SummaryAveragings AveragingsAt(const json* in) {
   SummaryAveragings out;
@@ -103,10 +116,14 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   }
   if (const json* view = Member(in, "view"); view != nullptr && view->is_object()) {
     out.view =
-        SummaryView{CountAt(view, "epoch"), ClippedAt(view, "hash"),
+        SummaryView{CountAt(view, "epoch"),
+                    ClippedAt(view, "hash"),
                     static_cast<int>(std::clamp(NumberAt(view, "members"), 0.0, kMostMembers)),
-                    AxesAt(view, "radices"), FlagAt(view, "branch")};
+                    AxesAt(view, "radices"),
+                    FlagAt(view, "branch"),
+                    ClippedAt(view, "lineage")};
   }
+  out.lineages = LineagesAt(in);
   out.cell = AxesAt(in, "cell");
   out.averaging = CountAt(in, "averaging");
   out.job_samples = CountAt(in, "job_samples");

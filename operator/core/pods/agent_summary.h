@@ -23,6 +23,7 @@ struct SummaryView {
   int members = 0;
   std::vector<int> radices;
   bool branch = false;
+  std::string lineage;  // as `hash`; empty: not told
 };
 
 struct SummaryRounds {
@@ -57,6 +58,7 @@ struct AgentSummary {
   std::optional<double> loss;
   std::map<std::string, double> metrics;  // what the trainer last reported
   std::optional<SummaryView> view;
+  std::vector<std::string> lineages;  // of the seated peers that it sees; at most eight
   std::vector<int> cell;
   uint64_t averaging = 0;  // last committed
   uint64_t job_samples = 0;

@@ -251,7 +251,8 @@ void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
   }
   // The first rate does not wait for its minute: goodput is measured from it on.
   const bool first_rate = told.progress.samples_per_second <= 0 && !told.rates.empty();
-  if (told.taken && told.progress.target_met == progress.target_met && !first_rate &&
+  if (told.taken && told.progress.target_met == progress.target_met &&
+      told.progress.lineages == progress.lineages && !first_rate &&
       now - *told.taken < kProgressEvery) {
     return;
   }

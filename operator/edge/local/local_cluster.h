@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "operator/core/pods/agent_summary.h"
+#include "operator/core/pods/lineage_watch.h"
 #include "operator/edge/local/local_pod.h"
 #include "operator/edge/reconcile/cluster.h"
 #include "operator/edge/reconcile/summary_poller.h"
@@ -114,6 +115,7 @@ class LocalCluster : public Cluster {
   void ReadTermination(const Entry& entry);
   void NameOtherTensors(const std::string& worker, const AgentSummary& told);
   void NameEqualOrder(const std::string& worker, const AgentSummary& told);
+  void CountLineages(const std::string& worker, const AgentSummary& told);
   void NoteWriteError(const std::string& worker, const std::string& error);
   void RunTimers(WallTime now);
   void BuryGone();
@@ -134,6 +136,7 @@ class LocalCluster : public Cluster {
   std::vector<ClusterEvent> events_;
   int next_node_ = 1;
   bool equal_order_said_ = false;
+  LineageWatch lineages_;
   std::string write_error_;  // what an agent could not write last; empty: all is written
   bool changed_ = false;
 };

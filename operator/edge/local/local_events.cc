@@ -20,6 +20,7 @@ namespace {
 // next summary, half a second away, or its termination log says so.
 constexpr Duration kHoldEnd = Seconds(3);
 constexpr int kMaxWait_ms = 1000;
+constexpr int kSaidInPolls = 5;  // an agent that is busy may miss some
 
 bool SaysTarget(std::string reason) {
   std::transform(reason.begin(), reason.end(), reason.begin(),
@@ -36,7 +37,8 @@ LocalCluster::LocalCluster(LocalClusterOptions options, TrainingJob job, Signer&
       signer_(signer),
       clock_(std::move(clock)),
       inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
-      poller_(options_.poll_interval_ms) {}
+      poller_(options_.poll_interval_ms),
+      lineages_(Milliseconds(kSaidInPolls * options_.poll_interval_ms)) {}
 
 LocalCluster::~LocalCluster() {
   KillAll();
@@ -82,6 +84,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   NameEqualOrder(news.worker, told);
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met) MeetTarget();
+  CountLineages(news.worker, told);
   progress_.samples = std::max(progress_.samples, told.job_samples);
   progress_.step = std::max(progress_.step, told.step);
   progress_.averaging = std::max(progress_.averaging, told.averaging);
@@ -114,12 +117,20 @@ void LocalCluster::NameEqualOrder(const std::string& worker, const AgentSummary&
     if (entry.summary->order != told.order) continue;
     equal_order_said_ = true;
     Say(ClusterEvent::Kind::kTold, worker,
-        absl::StrCat("trains on the same batches in the same order as ", name,
-                     ": shuffle by random numbers without a fixed seed, shard the data by worker, or "
-                     "take job.shard(loader)"),
+        absl::StrCat(
+            "trains on the same batches in the same order as ", name,
+            ": shuffle by random numbers without a fixed seed, shard the data by worker, or "
+            "take job.shard(loader)"),
         EventType::kWarning);
     return;
   }
+}
+
+void LocalCluster::CountLineages(const std::string& worker, const AgentSummary& told) {
+  lineages_.See(clock_(), worker, told);
+  const int count = lineages_.Look(clock_());
+  changed_ |= count != progress_.lineages;
+  progress_.lineages = count;
 }
 
 // Of the steward alone, because nobody else writes; that it is gone again is not heard of others.
@@ -247,6 +258,7 @@ void LocalCluster::BuryGone() {
     }
     pod.Bury();
     poller_.Forget(it->first);
+    lineages_.Forget(it->first);
     if (!options_.nodes_from_market) nodes_.erase(pod.facts.node);
     it = pods_.erase(it);
     changed_ = true;

@@ -93,6 +93,7 @@ class Peer {
   RosterRecord Describe() const;
   bool IsWitness() const;
   std::vector<std::string> LostWorkers() const;
+  std::vector<ViewHash> Lineages() const;
 
   const PeerConfig config_;
   Logger log_;

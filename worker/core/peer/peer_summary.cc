@@ -53,6 +53,18 @@ std::vector<std::string> Peer::LostWorkers() const {
   return {lost.begin(), lost.end()};
 }
 
+// Two of them that last are two jobs: each has a model of its own.
+std::vector<ViewHash> Peer::Lineages() const {
+  std::set<ViewHash> lineages;
+  if (membership_.seated()) lineages.insert(membership_.lineage().origin);
+  for (const auto& [peer, record] : roster_.live()) {
+    if (lineages.size() == PeerSummary::kMaxLineages) break;
+    const bool lives = record.seated && !record.leaving && !membership_.down().contains(peer);
+    if (lives) lineages.insert(record.lineage.origin);
+  }
+  return {lineages.begin(), lineages.end()};
+}
+
 PeerSummary Peer::Summarize() const {
   PeerSummary summary;
   const Progress& progress = averaging_.progress();
@@ -84,6 +96,7 @@ PeerSummary Peer::Summarize() const {
     summary.state = PeerState::kTraining;
   else if (averaging_.trainer())
     summary.state = PeerState::kJoining;
+  summary.lineages = Lineages();
   if (!membership_.seated()) return summary;
   const Seating& seating = *membership_.seating();
   const View& view = seating.view();

@@ -49,7 +49,10 @@ struct PeerSummary {
     bool operator==(const ViewSummary&) const = default;
   };
   std::optional<ViewSummary> view;
-  std::vector<uint16_t> cell;  // coordinates; empty: not seated
+  static constexpr size_t kMaxLineages = 8;  // more of them say no more
+  std::vector<ViewHash> lineages;  // of the living that are seated, as this peer sees them, its own
+                                   // among them; ascending
+  std::vector<uint16_t> cell;      // coordinates; empty: not seated
   std::optional<SeatRefusal> seat_refused;
   AveragingId averaging = {};  // last committed
   double job_samples = 0;

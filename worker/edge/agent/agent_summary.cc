@@ -30,12 +30,12 @@ Json TimesOf(const AveragingTotals& averagings) {
 std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
   Json view = nullptr;
   if (core.view) {
-    view = {{"epoch", core.view->epoch},
-            {"hash", core.view->hash.brief()},
-            {"members", core.view->members},
-            {"radices", core.view->radices},
-            {"branch", core.view->branch}};
+    view = {{"epoch", core.view->epoch},     {"hash", core.view->hash.brief()},
+            {"members", core.view->members}, {"radices", core.view->radices},
+            {"branch", core.view->branch},   {"lineage", core.view->lineage.brief()}};
   }
+  Json lineages = Json::array();
+  for (const ViewHash& lineage : core.lineages) lineages.push_back(lineage.brief());
   Json members = Json::array();
   for (const auto& member : core.members) {
     members.push_back({{"worker", member.worker}, {"cell", member.cell}});
@@ -53,6 +53,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"loss", OrNull(core.loss)},
       {"metrics", core.metrics},
       {"view", view},
+      {"lineages", lineages},
       {"cell", core.cell.empty() ? Json(nullptr) : Json(core.cell)},
       {"averaging", core.averaging.value()},
       {"job_samples", core.job_samples},

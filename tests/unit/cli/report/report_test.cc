@@ -43,6 +43,7 @@ TEST(ReportTest, JsonHasTheKeysThatTheIssueNames) {
                               "/rounds/failed_by_peer_loss",
                               "/rounds/repaired",
                               "/rounds/hash_mismatches",
+                              "/apart_seconds",
                               "/preemptions",
                               "/replacement_seconds/p50",
                               "/replacement_seconds/p95",

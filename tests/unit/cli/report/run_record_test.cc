@@ -196,5 +196,17 @@ TEST(PercentileTest, IsTheNearestRank) {
   EXPECT_EQ(Percentile({4, 1, 3, 2}, .95), 4);
 }
 
+TEST(RunRecordTest, TheTimeInWhichWorkersTrainApartIsCounted) {
+  RunRecord record(1, 2);
+  record.SawLineages(10, 2);  // of the time before nothing is known
+  EXPECT_EQ(record.Figures().apart_seconds, 0);
+  record.SawLineages(10.5, 1);
+  record.SawLineages(11, 2);
+  record.SawLineages(12, 3);
+  record.SawLineages(13, 1);
+  record.SawLineages(14, 0);
+  EXPECT_EQ(record.Figures().apart_seconds, 1.5);
+}
+
 }  // namespace
 }  // namespace crowdsurf::cli

@@ -17,7 +17,9 @@ json Said() {
     "job": "charlm", "worker": "charlm-3-1", "peer": "ab", "state": "Training", "step": 41,
     "samples": 5248, "samples_per_second": 120.5, "loss": 2.25,
     "metrics": {"loss": 2.25, "accuracy": 0.5, "note": "text"},
-    "view": {"epoch": 7, "hash": "0a1b2c3d", "members": 8, "radices": [4, 2], "branch": true},
+    "view": {"epoch": 7, "hash": "0a1b2c3d", "members": 8, "radices": [4, 2], "branch": true,
+             "lineage": "11223344"},
+    "lineages": ["11223344", "55667788"],
     "cell": [3, 1], "averaging": 12, "job_samples": 40000, "job_seconds": 9.5, "target_met": true,
     "steward": true,
     "rounds": {"completed": 20, "fast": 11, "repaired": 3, "adopted": 2, "kept": 4, "aborted": 5,
@@ -49,6 +51,8 @@ TEST(AgentSummaryTest, EveryKeyOfThePageIsRead) {
   EXPECT_EQ(read->view->members, 8);
   EXPECT_EQ(read->view->radices, (std::vector<int>{4, 2}));
   EXPECT_TRUE(read->view->branch);
+  EXPECT_EQ(read->view->lineage, "11223344");
+  EXPECT_EQ(read->lineages, (std::vector<std::string>{"11223344", "55667788"}));
   EXPECT_EQ(read->cell, (std::vector<int>{3, 1}));
   EXPECT_EQ(read->averaging, 12u);
   EXPECT_EQ(read->job_samples, 40000u);
@@ -102,7 +106,9 @@ TEST(AgentSummaryTest, OddValuesAreNeitherTakenNorKeptWithoutBound) {
                {"trainer", 7}};
   for (int i = 0; i < 100; ++i) said["metrics"][std::string(300, 'm') + std::to_string(i)] = i;
   for (int i = 0; i < 100; ++i) said["metrics"]["m" + std::to_string(i)] = i;
-  said["view"] = {{"radices", json(17, 2)}};
+  said["view"] = {{"radices", json(17, 2)}, {"lineage", std::string(5000, 'l')}};
+  said["lineages"] = json::array({7, "", nullptr});
+  for (int i = 0; i < 100; ++i) said["lineages"].push_back(std::string(5000, 'l'));
   const auto read = ParseSummary(said.dump());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->worker.size(), 256u);
@@ -112,6 +118,8 @@ TEST(AgentSummaryTest, OddValuesAreNeitherTakenNorKeptWithoutBound) {
   EXPECT_FALSE(read->target_met);
   EXPECT_TRUE(read->cell.empty());
   EXPECT_TRUE(read->view->radices.empty()) << "no grid has so many axes";
+  EXPECT_EQ(read->view->lineage.size(), 256u);
+  EXPECT_EQ(read->lineages, std::vector<std::string>(8, std::string(256, 'l')));
   EXPECT_LE(read->metrics.size(), 32u) << "the link has fewer slots";
   EXPECT_GE(read->metrics.size(), 30u);
   for (const auto& [name, value] : read->metrics) EXPECT_LE(name.size(), 256u);
