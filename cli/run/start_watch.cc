@@ -49,7 +49,7 @@ std::vector<std::string> StartWatch::Look(double at, const std::vector<StartingW
     if (cause.empty()) continue;
     Group& group = groups[cause];
     ++group.all;
-    if (own.said == cause || seconds < kSayAfter.seconds()) continue;
+    if (own.said == cause || Seconds(seconds) < kSayAfter) continue;
     own.said = cause;
     group.fresh.push_back(worker.name);
     group.seconds = std::max(group.seconds, seconds);

@@ -36,7 +36,7 @@ class StartWatch {
 
   // No worker has made a step since `launched` for so long that none is waited for any more.
   bool Over(double at, double launched) const {
-    return duration_ && at - launched >= (*duration_ + kPatience).seconds();
+    return duration_ && Seconds(at - launched) >= *duration_ + kPatience;
   }
   // The cause of most workers, in words; empty: none was starting.
   const std::string& why() const { return why_; }
