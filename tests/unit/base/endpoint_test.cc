@@ -91,7 +91,7 @@ TEST(EndpointTest, HalfAnEndpointAndOddNumbers) {
                                       "h\xc3\xb6st:80"}) {
     EXPECT_EQ(Parsed(text), "none") << text;
   }
-  EXPECT_EQ(Parsed(std::string(64, 'a') + ":80"), "none");
+  EXPECT_EQ(Parsed(std::string(64, 'a').append(":80")), "none");
   std::string long_name;
   while (long_name.size() < 254) long_name += "abcdefghi.";
   EXPECT_EQ(Parsed(long_name + "com:80"), "none");

@@ -191,6 +191,7 @@ TEST(LinkLayout, TheWordsOfThePageAreWhereTheHeaderHasThem) {
       {"share", offsetof(LinkControl, share)},
       {"gradient", offsetof(LinkControl, gradient)},
       {"filling", offsetof(LinkControl, filling)},
+      {"order", offsetof(LinkControl, order)},
       {"metrics", offsetof(LinkControl, metrics)}};
   std::ifstream page("docs/trainer-link.md");
   ASSERT_TRUE(page) << "run from the repository's root";
