@@ -37,15 +37,15 @@ class Operator {
   Operator(const KubeEndpoint& endpoint, const std::string& space, const std::string& agent_image)
       : client_(endpoint, {}),
         cluster_(client_,
-                 {{agent_image, "https://signer:9443", SpotPlacement::kPreferred},
-                  space,
-                  [](const TrainingJob&) { return std::string("CA"); },
-                  WallNow,
-                  {},
-                  [this](const DeathReports::Probe& probe) {
-                    return cluster_.PostProbe(
-                        probe.uid, agents_answer ? ProbeResult::kAnswers : ProbeResult::kSilent);
-                  }},
+                 {.pods = {agent_image, "https://signer:9443", SpotPlacement::kPreferred},
+                  .space = space,
+                  .trust = [](const TrainingJob&) { return std::string("CA"); },
+                  .clock = WallNow,
+                  .probe =
+                      [this](const DeathReports::Probe& probe) {
+                        return cluster_.PostProbe(probe.uid, agents_answer ? ProbeResult::kAnswers
+                                                                           : ProbeResult::kSilent);
+                      }},
                  Rng(1), Logger(), metrics_),
         controller_(cluster_, Options(agent_image), metrics_, Logger()) {
     cluster_.Start();

@@ -73,7 +73,7 @@ TEST(StatusTest, ComesBackFromJsonUnchanged) {
   status.spot_short_since = At(101);
   status.completion_time = At(110);
   status.agent_image = "agent:1";
-  status.progress = {1000, 20, 3.25, 5, true, 120.5, .94, 1064, At(100)};
+  status.progress = {1000, 20, 3.25, 5, true, 120.5, 0, .94, 1064, At(100)};
   EXPECT_EQ(StatusFromJson(StatusToJson(status)), status);
   EXPECT_EQ(StatusFromJson(StatusToJson(TrainingJobStatus())), TrainingJobStatus());
 }
