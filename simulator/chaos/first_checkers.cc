@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <bit>
 #include <optional>
 
 #include "base/bytes.h"
@@ -19,10 +20,25 @@ Digest DigestOf(const std::vector<float>& values) {
 void FirstCheckers::OnOffered(int node, const std::vector<float>& values) {
   ++starts_.given;
   offered_.emplace(DigestOf(values), node);
+  Keep(values);
 }
 
 void FirstCheckers::OnAverage(const std::vector<float>& values) {
   averages_.insert(DigestOf(values));
+  Keep(values);
+}
+
+void FirstCheckers::Keep(const std::vector<float>& values) {
+  if (seen_.size() < values.size()) seen_.resize(values.size());
+  for (size_t at = 0; at < values.size(); ++at)
+    seen_[at].insert(std::bit_cast<uint32_t>(values[at]));
+}
+
+bool FirstCheckers::IsMixed(const std::vector<float>& values) const {
+  if (values.size() > seen_.size()) return false;
+  for (size_t at = 0; at < values.size(); ++at)
+    if (!seen_[at].contains(std::bit_cast<uint32_t>(values[at]))) return false;
+  return true;
 }
 
 void FirstCheckers::OnStart(int node, const std::vector<float>& values) {
@@ -34,6 +50,10 @@ void FirstCheckers::OnStart(int node, const std::vector<float>& values) {
   const auto offered = offered_.find(start.values);
   if (offered != offered_.end()) {
     if (offered->second != node) ++starts_.taken;
+    return;
+  }
+  if (IsMixed(values)) {
+    start_of_[node].average = true;
     return;
   }
   ++starts_.own;

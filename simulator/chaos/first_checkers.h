@@ -1,10 +1,12 @@
 // FirstCheckers: watches from outside that the trainers of a job start from equal parameters.
 //
 // Every trainer begins with parameters of its own. It may start from a delivered average, or from
-// what some node has offered as the first parameters. Nodes that are in a mean for the first time,
-// and started from no average, started equal. A trainer may start from its own only where donors
-// failed for long: never in mild runs. Statement: first (violations.h). Owner: one world; single
-// sequence. Memory: a digest for each average and start.
+// what some node has offered as the first parameters; or each of its values from one of these,
+// where its transfer took longer than averages follow each other (docs/averaging.md). Nodes that
+// are in a mean for the first time, and started from no average, started equal. A trainer may start
+// from its own only where donors failed for long: never in mild runs. Statement: first
+// (violations.h). Owner: one world; single sequence. Memory: a digest and the values of each
+// average and offer.
 #pragma once
 
 #include <cstdint>
@@ -42,14 +44,17 @@ class FirstCheckers {
  private:
   struct Start {
     Digest values;
-    bool average = false;
+    bool average = false;  // or mixed of several: it has no weight in a mean
   };
+  void Keep(const std::vector<float>& values);
+  bool IsMixed(const std::vector<float>& values) const;
 
   Violations& violations_;
   const bool mild_;
   FirstStarts& starts_;
   std::map<Digest, int> offered_;  // and by which node
   std::set<Digest> averages_;
+  std::vector<std::set<uint32_t>> seen_;  // bits at each place of averages and offers
   std::map<int, Start> start_of_;
   std::map<SnapshotId, int> node_of_;
   std::set<int> averaged_;  // nodes that were in some mean

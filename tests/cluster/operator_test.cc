@@ -172,10 +172,10 @@ TEST_F(OperatorTest, ALimitRangeThatThrottlesAgentsIsNamedInACondition) {
 TEST_F(OperatorTest, ATemplateThatTheServerRefusesIsAConditionInTheServersWords) {
   StartOperator();
   Json job = Job(1);
-  job["spec"]["template"]["spec"]["nodeSelektor"] = {{"a", "b"}};
+  job["spec"]["template"]["spec"]["flavor"] = {{"a", "b"}};
   ASSERT_TRUE(client_->Create(jobs_, job).ok());
   ASSERT_TRUE(Eventually("InvalidTemplate", [&] {
-    return JobStatus().dump().find("nodeSelektor") != std::string::npos;
+    return JobStatus().dump().find("flavor") != std::string::npos;
   }));
   EXPECT_NE(JobStatus().dump().find("InvalidTemplate"), std::string::npos) << JobStatus();
   EXPECT_TRUE(Pods().empty());

@@ -98,9 +98,8 @@ std::optional<LinkDtype> LinkDtypeNamed(std::string_view name) {
 }
 
 std::optional<LinkRole> LinkRoleNamed(std::string_view name) {
-  for (const auto r :
-       {LinkRole::kParameter, LinkRole::kOptimizerState, LinkRole::kBuffer, LinkRole::kGradient,
-        LinkRole::kFrozen}) {
+  for (const auto r : {LinkRole::kParameter, LinkRole::kOptimizerState, LinkRole::kBuffer,
+                       LinkRole::kGradient, LinkRole::kFrozen}) {
     if (name == LinkRoleName(r)) return r;
   }
   return std::nullopt;

@@ -18,6 +18,8 @@ constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 constexpr double kSuspectsAsked = 4;
 // As long as so many of the longest pauses: a link may have lost three quarters of its bandwidth.
 constexpr double kPauses = 4;
+// A turn has a ballot of each member. A thin link makes members late, which costs some ballots.
+constexpr size_t kTurnsThatPause = 2;
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
 // from there, so the two sides are merged up to it.
@@ -191,8 +193,11 @@ Duration RoundPacer::SitOut() const {
 void RoundPacer::SeeAdvance(Time now, const Round& round) {
   if (round.advances() == advances_) return;
   advances_ = round.advances();
-  // Who opens the round late, and this process where it did not run, make no pause in it.
-  if (phase_ != RoundPhase::kGathering)
+  // A member that opens the round late, and this process where it did not run, make no pause in it.
+  // Nor do many ballots: their pauses show what deaths and liars cost, not how fast links are. Each
+  // could be four times as long as the one before.
+  const size_t most = kTurnsThatPause * round.spec().cells.size();
+  if (phase_ != RoundPhase::kGathering && round.Promised().promised <= most)
     pause_ = std::max(pause_, now - std::max(advanced_, times_->listening_since()));
   advanced_ = now;
 }

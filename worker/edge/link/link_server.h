@@ -36,8 +36,8 @@ struct LinkServerOptions {
   // Of the trainer's opaque state. It lies in `dir`, whose room is the real bound: this one keeps
   // its list of parts small at a joiner (StateFetchOptions::max_opaque).
   uint64_t max_opaque_bytes = 64ULL << 30;
-  bool gradients = false;                  // only trainers that hand over gradients are taken
-  bool needs_units = false;                // a trainer without unit groups is refused
+  bool gradients = false;    // only trainers that hand over gradients are taken
+  bool needs_units = false;  // a trainer without unit groups is refused
   double hang_after = 0;  // told to the trainer: seconds without a step that are a hang; 0: never
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
   // off.

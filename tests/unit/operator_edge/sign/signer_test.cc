@@ -162,7 +162,7 @@ TEST_F(SignerTest, EachAnswerOfTheDecidersHasACode) {
        {Row{absl::OkStatus(), 200, 202}, Row{absl::UnauthenticatedError(""), 401, 401},
         Row{absl::PermissionDeniedError(""), 403, 403},
         Row{absl::InvalidArgumentError(""), 400, 400}, Row{absl::UnavailableError(""), 503, 503},
-        Row{absl::ResourceExhaustedError(""), 503, 429},
+        Row{absl::ResourceExhaustedError(""), 429, 429},
         Row{absl::FailedPreconditionError(""), 503, 421}}) {
     write(row.status);
     EXPECT_EQ(Post("t", good)->status, row.granted) << row.status;
@@ -174,7 +174,8 @@ TEST_F(SignerTest, EachAnswerOfTheDecidersHasACode) {
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_granted_total"), 2);
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "token"}}), 1);
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "worker"}}), 1);
-  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "request"}}), 5);
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "request"}}), 4);
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "too_often"}}), 1);
 }
 
 TEST_F(SignerTest, SaysThatAPortIsTaken) {

@@ -151,9 +151,8 @@ TEST_F(SharedVolumeTest, APlantedModelIsReplacedUnread) {
   const std::string metadata =
       R"({"__metadata__":{"averaging":"18446744073709551615","job":"charlm"}})";
   const std::string length(1, static_cast<char>(metadata.size()));
-  for (const std::string& planted :
-       {length + std::string(7, '\0') + metadata,
-        std::string("\0\0\1\0\0\0\0\0", 8).append(65536, '[')}) {
+  for (const std::string& planted : {length + std::string(7, '\0') + metadata,
+                                     std::string("\0\0\1\0\0\0\0\0", 8).append(65536, '[')}) {
     std::ofstream(folder / "model.safetensors", std::ios::binary) << planted;
     EXPECT_TRUE(
         *WriteModelFile(agent.store, Info(5, "charlm", "w"), std::vector<float>(kElements, 5)));
