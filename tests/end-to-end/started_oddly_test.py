@@ -42,7 +42,8 @@ class StartedOddlyTest(RunCase):
     def test_why_nothing_trains_is_said(self):
         self.write("sleep, '1000'", **TWO)
         process = self.start()
-        seen = self.wait_for(process, r"e2e-0-1, e2e-1-1 do not train yet, for \d+ s: no trainer has connected to its agent")
+        why = r"\b.* not train yet, for \d+ s: no trainer has connected to its agent"   # in one line, or in one each
+        seen = self.wait_for_each(process, ["e2e-0-1" + why, "e2e-1-1" + why])
         self.interrupt(process, seen)
         self.nothing_is_left()
 

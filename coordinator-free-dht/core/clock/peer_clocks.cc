@@ -15,11 +15,9 @@ const char* Name(ClockSample sample) {
     case ClockSample::kTaken:
       return "taken";
     case ClockSample::kWorse:
-      return "worse";
     case ClockSample::kSlow:
-      return "slow";
     case ClockSample::kFar:
-      return "far";
+      return "left_out";  // one series: an agent has at most 250
     case ClockSample::kUnproved:
       return "unproved";
   }
