@@ -200,8 +200,8 @@ void DrawIst(ChaosScenario& scenario) {
            {"shared", {2}, {}}})
           .value();
   scenario.trainer.elements = static_cast<uint32_t>(scenario.units.elements());
-  // A member that missed an averaging takes its base at a step boundary. Where steps are long and each
-  // ends with an averaging, it is a base behind for ever (docs/round.md, Known).
+  // A member that missed an averaging takes its base at a step boundary. Where steps are long and
+  // each ends with an averaging, it is a base behind for ever (docs/round.md, Known).
   if (scenario.trainer.step_time >= Milliseconds(100))
     scenario.interval_steps = std::max(scenario.interval_steps, 4.0);
 }

@@ -174,9 +174,8 @@ TEST_F(OperatorTest, ATemplateThatTheServerRefusesIsAConditionInTheServersWords)
   Json job = Job(1);
   job["spec"]["template"]["spec"]["flavor"] = {{"a", "b"}};
   ASSERT_TRUE(client_->Create(jobs_, job).ok());
-  ASSERT_TRUE(Eventually("InvalidTemplate", [&] {
-    return JobStatus().dump().find("flavor") != std::string::npos;
-  }));
+  ASSERT_TRUE(Eventually("InvalidTemplate",
+                         [&] { return JobStatus().dump().find("flavor") != std::string::npos; }));
   EXPECT_NE(JobStatus().dump().find("InvalidTemplate"), std::string::npos) << JobStatus();
   EXPECT_TRUE(Pods().empty());
 }

@@ -121,8 +121,8 @@ TEST(RoundEndings, WhoSleepsShorterThanTheSitOutWakesInAnyStateAndApplies) {
       EXPECT_TRUE(worker::Applied(outcome)) << "slept in state " << phase;
 }
 
-// L3: it adopts what reaches it. Its own sleep is no pause of the round, so it gives nothing up when
-// it wakes after every deadline (8 s here).
+// L3: it adopts what reaches it. Its own sleep is no pause of the round, so it gives nothing up
+// when it wakes after every deadline (8 s here).
 TEST(RoundEndings, WhoSleepsLongerThanEveryDeadlineAdoptsWhenItWakes) {
   const auto ends = SleepersEnds(Seconds(10));
   for (const auto& [phase, outcomes] : ends)
