@@ -71,7 +71,7 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
                              "Dials answered by another peer than the one expected there.")),
       boots_old(Boots(r, "refused")),
       boots_replaced(Boots(r, "replaced")),
-      boots_forgotten(Boots(r, "forgotten")),
+      boots_forgotten(Boots(r, "refused")),
       dials(r.AddCounter("crowdsurf_peer_dials_total", "Connections tried.")),
       dials_refused(DialsFailed(r, "refused")),
       dials_failed(DialsFailed(r, "other")),

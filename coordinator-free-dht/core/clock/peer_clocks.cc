@@ -17,9 +17,8 @@ const char* Name(ClockSample sample) {
     case ClockSample::kWorse:
     case ClockSample::kSlow:
     case ClockSample::kFar:
-      return "left_out";  // one series: an agent has at most 250
     case ClockSample::kUnproved:
-      return "unproved";
+      return "left_out";  // one series: an agent has at most 250
   }
   return "unknown";
 }
