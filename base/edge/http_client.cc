@@ -275,7 +275,7 @@ class HttpClient::Impl {
         io_.run();
         return;
       } catch (const std::exception&) {
-        // Of one step of one request, as a header that is too long to send: its deadline ends it.
+        // One step of one request failed, such as a header too long to send. Its deadline ends it.
       }
     }
   }

@@ -49,7 +49,7 @@ Confirmation Membership::AskMembers(const Seating& next) const {
           next.hash(), Others(next), chief};
 }
 
-// That live in the present view, without this peer.
+// Members that live in the present view, without this peer.
 size_t Membership::LiveOthers() const {
   const auto& occupants = seating_->occupants();
   return static_cast<size_t>(

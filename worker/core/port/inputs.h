@@ -127,7 +127,8 @@ struct PeerRecord {  // one DHT record of a watched key, signature verified
   PeerId owner;
   Bytes value;
   Duration ttl;  // left
-  // That signed it, and its boot: the owner is their hash. Zeros: not known, as in simulations.
+  // The key that signed it, and its boot. The owner is their hash. Zeros: not known, as in
+  // simulations.
   dht::PublicKey key_of_owner = {};
   uint64_t boot = 0;
 };

@@ -59,7 +59,7 @@ void CheckAlways(const World& world, const Plan& plan) {
   EXPECT_LE(plan.status.ready_replicas, plan.status.replicas);
   EXPECT_LE(plan.status.replicas, spec.max_replicas);
   if (!plan.status.finished()) {
-    // Who never ran pauses (pod-lifecycle 4.11): all others are there.
+    // A worker that never ran pauses (pod-lifecycle 4.11). All others are there.
     const auto& retry = plan.status.retry;
     const auto paused = std::count_if(retry.begin(), retry.end(), [&](const auto& one) {
       return one.second.not_before > world.now && one.first < spec.replicas;

@@ -135,7 +135,7 @@ TEST_F(LateWorkerTest, ItsEventsAreReadAfterFifteenSecondsThenSeldom) {
   EXPECT_TRUE(Says("")) << "it has passed";
 }
 
-// Of an image that is pulled no event says a thing, and a pull may take minutes.
+// No event speaks of an image that is pulled, and a pull may take minutes.
 TEST_F(LateWorkerTest, OneWhoseSandboxIsThereIsNotAskedAbout) {
   StartLate({{{"type", "PodReadyToStartContainers"}, {"status", "True"}}});
   now_ = now_ + Seconds(1000);
