@@ -1,5 +1,7 @@
 #include "coordinator-free-dht/edge/dht_service.h"
 
+#include <absl/strings/str_join.h>
+
 #include <utility>
 
 #include "coordinator-free-dht/core/wire/codec.h"
@@ -101,6 +103,14 @@ void DhtService::OnTimer(Time now, WallTime wall) {
   records_.Set(static_cast<double>(node_.store().records()));
   memory_.Set(static_cast<double>(node_.MemoryBytes()));
   SayClock(now, wall);
+  SaySilentSeeds(now);
+}
+
+void DhtService::SaySilentSeeds(Time now) {
+  const std::vector<std::string> silent = node_.SilentSeeds(now);
+  if (silent.size() <= silent_seeds_said_) return;
+  silent_seeds_said_ = silent.size();
+  logger_.Warning("seeds never answered", {{"addresses", absl::StrJoin(silent, ", ")}});
 }
 
 void DhtService::SayClock(Time now, WallTime wall) {

@@ -47,6 +47,8 @@ class DhtService : public TimerSource {
 
   // Addresses of peers, from the seeds file; asked for ever.
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints);
+  // See Node::SilentSeeds. The log names them, too, when there are more than before.
+  std::vector<std::string> SilentSeeds(Time now) const { return node_.SilentSeeds(now); }
   // See Node::Put; lives for `ttl` from `wall`.
   PutResult Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl);
   void Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback);
@@ -74,12 +76,14 @@ class DhtService : public TimerSource {
   void Execute(Time now, WallTime wall, Actions actions);
   void RunCallbacks(Time now, WallTime wall);
   void SayClock(Time now, WallTime wall);
+  void SaySilentSeeds(Time now);
 
   HostLoop& loop_;
   PeerTransport& transport_;
   Logger logger_;
   NodeMetrics metrics_;
   Counter& undecodable_;
+  size_t silent_seeds_said_ = 0;  // how many the log has named at most
   Gauge& contacts_;
   Gauge& records_;
   Gauge& memory_;

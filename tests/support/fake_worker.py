@@ -61,6 +61,7 @@ class Agent:
             "trainer": {"state": self.trainer_state(), "seconds_since_step": 7,
                         "stacks": os.environ.get("FAKE_STACKS", "")},
             "trouble": os.environ.get("FAKE_TROUBLE", ""),
+            "silent_seeds": os.environ.get("FAKE_SILENT_SEEDS", "").split(),
             "write_error": os.environ.get("FAKE_WRITE_ERROR", ""),
             "hash_mismatches": 0, "stall_seconds": 0.01, "round_seconds": {"p50": 0.02, "p95": 0.05}, "members": [],
             "started_unix": self.started, "first_step_unix": self.started + 0.05, "joined_with_state": True}

@@ -101,6 +101,8 @@ class Node {
 
   const Contact& self() const { return self_.contact; }
   size_t contacts() const { return table_.size(); }
+  // Seeds that have never answered (seeds.h).
+  std::vector<std::string> SilentSeeds(Time now) const { return seeds_.Silent(now); }
   // The k known peers closest to `target` (never this node), closest first.
   std::vector<Contact> Nearest(const Key& target) const {
     return table_.Nearest(target, config_.k);

@@ -19,7 +19,7 @@ void Seeds::Add(Time now, const std::string& endpoint) {
   // The list comes from outside and may grow without end; old addresses are the likeliest to be
   // dead.
   if (seeds_.size() >= config_.seeds) seeds_.erase(seeds_.begin());
-  seeds_.push_back({endpoint, now, 0, false, false});
+  seeds_.push_back({.endpoint = endpoint, .next = now, .since = now});
 }
 
 std::optional<std::string> Seeds::NextDue(Time now) {
@@ -35,7 +35,7 @@ void Seeds::OnAnswer(Time now, const std::string& endpoint) {
   Seed* const seed = Find(endpoint);
   if (seed == nullptr) return;
   seed->asking = false;
-  seed->settled = true;
+  seed->settled = seed->answered = true;
   seed->failures = 0;
   // Jitter: nodes that started together would else ask a seed together for ever.
   seed->next = now + config_.seed_again * (0.5 + rng_.UniformDouble());
@@ -61,6 +61,14 @@ void Seeds::Hurry(Time now) {
 
 bool Seeds::AwaitingFirstAnswers() const {
   return std::any_of(seeds_.begin(), seeds_.end(), [](const Seed& seed) { return !seed.settled; });
+}
+
+std::vector<std::string> Seeds::Silent(Time now) const {
+  std::vector<std::string> silent;
+  for (const Seed& seed : seeds_) {
+    if (!seed.answered && now - seed.since >= kSilentAfter) silent.push_back(seed.endpoint);
+  }
+  return silent;
 }
 
 Time Seeds::NextDeadline() const {

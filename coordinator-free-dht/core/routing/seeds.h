@@ -31,8 +31,13 @@ class Seeds {
 
   // Is there a seed of which we do not know yet whether it answers?
   bool AwaitingFirstAnswers() const;
+  // The addresses that are known for kSilentAfter and never answered, oldest first.
+  std::vector<std::string> Silent(Time now) const;
   Time NextDeadline() const;
   size_t size() const { return seeds_.size(); }
+
+  // A peer that starts beside this one has answered by then: it was asked some eight times.
+  static constexpr Duration kSilentAfter = Seconds(15);
 
  private:
   struct Seed {
@@ -40,7 +45,9 @@ class Seeds {
     Time next;
     int failures = 0;
     bool asking = false;
-    bool settled = false;  // answered or failed at least once
+    bool settled = false;   // answered or failed at least once
+    bool answered = false;  // at least once
+    Time since;             // when it was first named
   };
   Seed* Find(const std::string& endpoint);
 

@@ -16,6 +16,7 @@ using nlohmann::json;
 constexpr size_t kMaxMetrics = 32;    // the link has fewer slots
 constexpr size_t kMaxAxes = 16;       // 64^16 workers
 constexpr size_t kMaxLineages = 8;    // as an agent tells
+constexpr size_t kMaxSeeds = 32;      // as many bootstrap peers as a manifest may have
 constexpr size_t kLongestText = 256;  // bytes
 constexpr size_t kLongestStacks = 4096;
 constexpr double kMostMembers = 1e6;              // of a view; a job has 10^5 workers at most
@@ -72,16 +73,16 @@ void ReadWait(const json* in, Said& out) {
   if (!out.waiting_for.empty()) out.waiting_seconds = std::max(0.0, NumberAt(in, "waitingSeconds"));
 }
 
-std::vector<std::string> LineagesAt(const json* object) {
-  std::vector<std::string> lineages;
-  const json* list = Member(object, "lineages");
-  if (list == nullptr || !list->is_array()) return lineages;
+std::vector<std::string> TextsAt(const json* object, const char* name, size_t most) {
+  std::vector<std::string> texts;
+  const json* list = Member(object, name);
+  if (list == nullptr || !list->is_array()) return texts;
   for (const json& value : *list) {
-    if (lineages.size() == kMaxLineages) break;
+    if (texts.size() == most) break;
     if (value.is_string() && !value.get_ref<const std::string&>().empty())
-      lineages.push_back(CutText(value.get_ref<const std::string&>(), kLongestText));
+      texts.push_back(CutText(value.get_ref<const std::string&>(), kLongestText));
   }
-  return lineages;
+  return texts;
 }
 
 // Sums only grow from zero: a negative one is garbage, and counts as none.
@@ -123,7 +124,8 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
                     FlagAt(view, "branch"),
                     ClippedAt(view, "lineage")};
   }
-  out.lineages = LineagesAt(in);
+  out.lineages = TextsAt(in, "lineages", kMaxLineages);
+  out.silent_seeds = TextsAt(in, "silent_seeds", kMaxSeeds);
   out.cell = AxesAt(in, "cell");
   out.averaging = CountAt(in, "averaging");
   out.job_samples = CountAt(in, "job_samples");

@@ -58,7 +58,8 @@ struct AgentSummary {
   std::optional<double> loss;
   std::map<std::string, double> metrics;  // what the trainer last reported
   std::optional<SummaryView> view;
-  std::vector<std::string> lineages;  // of the seated peers that it sees; at most eight
+  std::vector<std::string> lineages;      // of the seated peers that it sees; at most eight
+  std::vector<std::string> silent_seeds;  // addresses that never answered; at most 32
   std::vector<int> cell;
   uint64_t averaging = 0;  // last committed
   uint64_t job_samples = 0;

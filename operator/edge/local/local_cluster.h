@@ -115,6 +115,7 @@ class LocalCluster : public Cluster {
   void ReadTermination(const Entry& entry);
   void NameOtherTensors(const std::string& worker, const AgentSummary& told);
   void NameEqualOrder(const std::string& worker, const AgentSummary& told);
+  void NameSilentPeers(const std::string& worker, const AgentSummary& told);
   void CountLineages(const std::string& worker, const AgentSummary& told);
   void NoteWriteError(const std::string& worker, const std::string& error);
   void RunTimers(WallTime now);
@@ -136,6 +137,7 @@ class LocalCluster : public Cluster {
   std::vector<ClusterEvent> events_;
   int next_node_ = 1;
   bool equal_order_said_ = false;
+  bool silent_peers_said_ = false;
   LineageWatch lineages_;
   std::string write_error_;  // what an agent could not write last; empty: all is written
   bool changed_ = false;

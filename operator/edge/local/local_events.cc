@@ -2,6 +2,10 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <absl/algorithm/container.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -82,6 +86,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     NameOtherTensors(news.worker, told);
   }
   NameEqualOrder(news.worker, told);
+  NameSilentPeers(news.worker, told);
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met) MeetTarget();
   CountLineages(news.worker, told);
@@ -124,6 +129,21 @@ void LocalCluster::NameEqualOrder(const std::string& worker, const AgentSummary&
         EventType::kWarning);
     return;
   }
+}
+
+// A job that should join others trains alone where their addresses are wrong. One line a job: all
+// workers have the same addresses.
+void LocalCluster::NameSilentPeers(const std::string& worker, const AgentSummary& told) {
+  const std::vector<std::string>& peers = job_.spec.bootstrap_peers;
+  if (silent_peers_said_ || peers.empty()) return;
+  for (const std::string& peer : peers) {
+    if (!absl::c_linear_search(told.silent_seeds, peer)) return;
+  }
+  silent_peers_said_ = true;
+  Say(ClusterEvent::Kind::kTold, worker,
+      absl::StrCat("spec.discovery.bootstrapPeers: none answers (", absl::StrJoin(peers, ", "),
+                   "), so the job trains without them"),
+      EventType::kWarning);
 }
 
 void LocalCluster::CountLineages(const std::string& worker, const AgentSummary& told) {

@@ -75,6 +75,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"stall_seconds", edge.stall_seconds},
       {"averaging_seconds", TimesOf(edge.averagings)},
       {"trouble", edge.trouble},
+      {"silent_seeds", edge.silent_seeds},
       {"write_error", edge.write_error},
       {"trainer",
        {{"state", edge.trainer},

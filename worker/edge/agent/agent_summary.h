@@ -19,8 +19,9 @@ struct EdgeSummary {
   PeerId peer;
   double samples_per_second = 0;
   double stall_seconds = 0;
-  AveragingTotals averagings;     // that this agent has timed
-  std::string trouble;            // why this worker's training is not in the averages; empty: none
+  AveragingTotals averagings;  // that this agent has timed
+  std::string trouble;         // why this worker's training is not in the averages; empty: none
+  std::vector<std::string> silent_seeds;  // addresses that never answered
   std::string write_error;        // checkpoint or model that could not be written last; empty: none
   std::string trainer = "none";   // TrainerPulse's word for it
   std::string trainer_stacks;     // of one that hangs, at most LinkServer::kMaxStacks bytes

@@ -148,6 +148,7 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.averagings = clock_.totals();
   edge.write_error = write_error_;
   edge.trouble = bad_snapshot_;
+  edge.silent_seeds = dht_->SilentSeeds(now);
   edge.trainer = NameOf(pulse_.state());
   if (pulse_.state() == TrainerPulse::State::kHung) edge.trainer_stacks = link_->Stacks();
   if (trainer_) {

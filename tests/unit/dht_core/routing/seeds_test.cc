@@ -112,5 +112,21 @@ TEST_F(SeedsTest, WhenAllConnectionsMayBeGoneEverySeedIsDueSoon) {
   EXPECT_LE(seeds_.NextDeadline(), now + Milliseconds(101)) << "what is due earlier stays so";
 }
 
+TEST_F(SeedsTest, OneThatNeverAnsweredIsSilentAfterAWhile) {
+  seeds_.Add(kStart, "answers");
+  seeds_.Add(kStart, "silent");
+  seeds_.Add(kStart + Seconds(10), "new");
+  ASSERT_EQ(Due(kStart + Seconds(10)).size(), 3u);
+  seeds_.OnAnswer(kStart + Seconds(10), "answers");
+  seeds_.OnFailure(kStart + Seconds(10), "silent");
+  EXPECT_TRUE(seeds_.Silent(kStart + Seeds::kSilentAfter - Nanoseconds(1)).empty());
+  EXPECT_THAT(seeds_.Silent(kStart + Seeds::kSilentAfter), testing::ElementsAre("silent"));
+  seeds_.OnFailure(kStart + Seconds(60), "answers");
+  EXPECT_THAT(seeds_.Silent(kStart + Seconds(60)), testing::ElementsAre("silent", "new"))
+      << "one that answered once is a peer that is gone";
+  seeds_.OnAnswer(kStart + Seconds(60), "silent");
+  EXPECT_THAT(seeds_.Silent(kStart + Seconds(60)), testing::ElementsAre("new"));
+}
+
 }  // namespace
 }  // namespace crowdsurf::dht

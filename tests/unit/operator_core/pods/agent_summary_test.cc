@@ -20,6 +20,7 @@ json Said() {
     "view": {"epoch": 7, "hash": "0a1b2c3d", "members": 8, "radices": [4, 2], "branch": true,
              "lineage": "11223344"},
     "lineages": ["11223344", "55667788"],
+    "silent_seeds": ["10.0.0.9:7946"],
     "cell": [3, 1], "averaging": 12, "job_samples": 40000, "job_seconds": 9.5, "target_met": true,
     "steward": true,
     "rounds": {"completed": 20, "fast": 11, "repaired": 3, "adopted": 2, "kept": 4, "aborted": 5,
@@ -53,6 +54,7 @@ TEST(AgentSummaryTest, EveryKeyOfThePageIsRead) {
   EXPECT_TRUE(read->view->branch);
   EXPECT_EQ(read->view->lineage, "11223344");
   EXPECT_EQ(read->lineages, (std::vector<std::string>{"11223344", "55667788"}));
+  EXPECT_EQ(read->silent_seeds, std::vector<std::string>{"10.0.0.9:7946"});
   EXPECT_EQ(read->cell, (std::vector<int>{3, 1}));
   EXPECT_EQ(read->averaging, 12u);
   EXPECT_EQ(read->job_samples, 40000u);
@@ -109,6 +111,7 @@ TEST(AgentSummaryTest, OddValuesAreNeitherTakenNorKeptWithoutBound) {
   said["view"] = {{"radices", json(17, 2)}, {"lineage", std::string(5000, 'l')}};
   said["lineages"] = json::array({7, "", nullptr});
   for (int i = 0; i < 100; ++i) said["lineages"].push_back(std::string(5000, 'l'));
+  for (int i = 0; i < 100; ++i) said["silent_seeds"].push_back(std::string(5000, 's'));
   const auto read = ParseSummary(said.dump());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->worker.size(), 256u);
@@ -120,6 +123,7 @@ TEST(AgentSummaryTest, OddValuesAreNeitherTakenNorKeptWithoutBound) {
   EXPECT_TRUE(read->view->radices.empty()) << "no grid has so many axes";
   EXPECT_EQ(read->view->lineage.size(), 256u);
   EXPECT_EQ(read->lineages, std::vector<std::string>(8, std::string(256, 'l')));
+  EXPECT_EQ(read->silent_seeds, std::vector<std::string>(32, std::string(256, 's')));
   EXPECT_LE(read->metrics.size(), 32u) << "the link has fewer slots";
   EXPECT_GE(read->metrics.size(), 30u);
   for (const auto& [name, value] : read->metrics) EXPECT_LE(name.size(), 256u);

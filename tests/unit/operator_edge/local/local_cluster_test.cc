@@ -25,7 +25,8 @@ constexpr Duration kPatience = Seconds(60);  // a test fails by it, and never wa
 class LocalClusterTest : public ::testing::Test {
  protected:
   void Make(int replicas, std::vector<std::string> trainer,
-            std::vector<std::string> environment = {}, bool market = false) {
+            std::vector<std::string> environment = {}, bool market = false,
+            const nlohmann::json& discovery = nlohmann::json::object()) {
     const std::string fake = std::filesystem::current_path() / "tests/support/fake_worker.py";
     trainer.insert(trainer.begin(), {fake, "train"});
     job_.name = "job";
@@ -34,6 +35,7 @@ class LocalClusterTest : public ::testing::Test {
         {{"replicas", replicas},
          {"target", {{"samples", 1000}}},
          {"runPolicy", {{"backoffLimit", 2}}},
+         {"discovery", discovery},
          {"template",
           {{"spec", {{"containers", {{{"name", "trainer"}, {"command", trainer}}}}}}}}}));
     state_ = ::testing::TempDir() + "local_cluster_test" + std::to_string(getpid());
@@ -240,6 +242,29 @@ TEST_F(LocalClusterTest, WhatKeepsAWorkersTrainingOutOfTheAveragesIsSaidOnceForE
     return Ready() == 2 && cluster_->progress().samples > 500;
   }));
   EXPECT_THAT(said, ::testing::UnorderedElementsAre("job-0-1", "job-1-1"));
+}
+
+TEST_F(LocalClusterTest, BootstrapPeersThatNeverAnswerAreNamedOnceAJob) {
+  Make(2, {}, {"FAKE_SILENT_SEEDS=a.example:1 10.0.0.9:7 b.example:2"}, false,
+       {{"bootstrapPeers", {"a.example:1", "b.example:2"}}});
+  std::vector<std::string> said;
+  ASSERT_TRUE(Until([&] {
+    for (ClusterEvent& event : cluster_->TakeEvents()) {
+      if (event.detail.find("bootstrapPeers") != std::string::npos) said.push_back(event.detail);
+    }
+    return Ready() == 2 && cluster_->progress().samples > 500;
+  }));
+  EXPECT_THAT(said, ::testing::ElementsAre(
+                        "spec.discovery.bootstrapPeers: none answers (a.example:1, b.example:2), "
+                        "so the job trains without them"));
+}
+
+TEST_F(LocalClusterTest, OneBootstrapPeerThatAnswersIsEnough) {
+  Make(1, {}, {"FAKE_SILENT_SEEDS=a.example:1"}, false,
+       {{"bootstrapPeers", {"a.example:1", "b.example:2"}}});
+  ASSERT_TRUE(Until([&] { return Ready() == 1 && cluster_->progress().samples > 500; }));
+  for (ClusterEvent& event : cluster_->TakeEvents())
+    EXPECT_EQ(event.detail.find("bootstrapPeers"), std::string::npos) << event.detail;
 }
 
 TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
