@@ -9,21 +9,11 @@ import sys
 import unittest
 
 import kube
-from kube import JOBS, kubectl, ready, wait
+from kube import JOBS, job, kubectl, ready, wait
 
 pathlib.Path(sys.argv.pop(1)).resolve()   # as every test of this folder: BIN comes first
-OPERATORS = "/api/v1/namespaces/crowdsurf-system/pods"
 SERVICES = "/api/v1/namespaces/default/services"
-IMAGE = "localhost/crowdsurf-worker:0.1.0"
-TRAIN = ["crowdsurf-trainer", "charlm", "--text", "/usr/share/games/fortunes", "--hidden", "16", "--step-time", "50ms"]
 MANY = 3000   # pods, of 20 KB each: more than the chart's memory limit holds as JSON
-
-
-def job(name, replicas=1, container=(), **spec):
-    container = {"name": "trainer", "image": IMAGE, "command": TRAIN, **dict(container)}
-    return {"apiVersion": "crowdsurf.io/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
-            "spec": {"replicas": replicas, "target": {"samples": 1_000_000_000}, "disruption": {"graceSeconds": 5},
-                     "template": {"spec": {"containers": [container]}}, **spec}}
 
 
 def operators_memory():
@@ -43,18 +33,13 @@ class HostileJobsTest(unittest.TestCase):
         kube.prepare(cls)
 
     def setUp(self):
-        self.operators = self.lives()
+        self.operators = self.kube.operators()
 
     def tearDown(self):
-        self.assertEqual(self.lives(), self.operators, "an operator crashed")
+        self.assertEqual(self.kube.operators(), self.operators, "an operator crashed")
         for name in ("hostile", "other"):
             self.kube.delete(f"{JOBS}/{name}", propagationPolicy="Foreground")
             wait("it is gone", lambda: self.kube.count_pods(name) == 0 and self.kube.find(f"{JOBS}/{name}") is None, 300)
-
-    def lives(self):
-        """Of every operator: its pod and how often it has been started."""
-        return {pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["restartCount"]
-                for pod in self.kube.get(OPERATORS)["items"]}
 
     def says(self, kind, reason, *words):
         """The job's condition `kind` has that reason, and a message with all of `words`."""
@@ -95,7 +80,7 @@ class HostileJobsTest(unittest.TestCase):
         self.another_job_is_served()
         seconds = wait("all pods", lambda: count() >= MANY, 180, lambda: str(count()))
         print(f"{MANY} pods {seconds:.0f} s later")
-        self.assertEqual(self.lives(), self.operators, "an operator crashed")
+        self.assertEqual(self.kube.operators(), self.operators, "an operator crashed")
         for megabytes in operators_memory():
             print(f"an operator's highest memory: {megabytes:.0f} MiB")
             self.assertLess(megabytes, 192)

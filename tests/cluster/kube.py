@@ -18,6 +18,9 @@ import urllib.request
 
 JOBS = "/apis/crowdsurf.io/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
+OPERATORS = "/api/v1/namespaces/crowdsurf-system/pods"
+IMAGE = "localhost/crowdsurf-worker:0.1.0"
+TRAIN = ["crowdsurf-trainer", "charlm", "--text", "/usr/share/games/fortunes", "--hidden", "16", "--step-time", "50ms"]
 FAILED = ("kept", "aborted", "orphaned")  # ends of a round that bring no average
 PAUSE = 0.05  # between two looks at what has no event for us; every loop has a limit of its own
 
@@ -99,6 +102,29 @@ class Kube:
             if condition["type"] == kind:
                 return condition
         return {}
+
+    def operators(self):
+        """Of every operator: its pod's uid and how often it has been started."""
+        return {pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["restartCount"]
+                for pod in self.get(OPERATORS)["items"]}
+
+    def remove(self, *jobs):
+        """All of them at once, until nothing of them is there. With the kind itself gone they are."""
+        path = lambda name: f"{JOBS}/{name}"
+        for name in jobs:
+            if self.find(path(name)) is not None:
+                self.delete(path(name), propagationPolicy="Foreground")
+        for name in jobs:
+            wait(f"{name} is gone", lambda: not self.pods(name) and self.find(path(name)) is None, 60)
+
+
+def job(name, container=(), replicas=1, pod=(), **spec):
+    """A TrainingJob of the images' own trainer, with a far target; its pods leave within a second. The rest are fields for its
+    container, its pod and its spec."""
+    container = {"name": "trainer", "image": IMAGE, "command": TRAIN, **dict(container)}
+    return {"apiVersion": "crowdsurf.io/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
+            "spec": {"replicas": replicas, "target": {"samples": 1_000_000_000}, "disruption": {"graceSeconds": 1},
+                     "template": {"spec": {"containers": [container], **dict(pod)}}, **spec}}
 
 
 def kubectl(*words, text=None, check=True):

@@ -36,6 +36,7 @@ JOB = {
                 "command": ["crowdsurf-trainer", "charlm", "--text", "/usr/share/games/fortunes", "--hidden", "32",
                             "--step-time", "100ms"]}],
             "volumes": [{"name": "checkpoint", "persistentVolumeClaim": {"claimName": "crowd"}}]}}}}
+SERVICE = "/api/v1/namespaces/default/services/crowd-peers"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "crowd"},
          "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
@@ -220,7 +221,9 @@ class NodesTest(unittest.TestCase):
                          sorted(self.successor(n) if n == name else n for n in self.pods), "each index once")
 
     def test_06_without_an_api_server_the_crowd_trains_and_what_waits_is_done_after(self):
+        """ray-project/kuberay#66, GitOps prune: a Service that is gone is made again after the gap, and nobody misses it before."""
         name, pod, node = self.some()
+        self.kube.delete(SERVICE)
         kube.tool("stop-api")
         begun = time.monotonic()
         kill(node.pid(pod, "trainer"))
@@ -229,6 +232,7 @@ class NodesTest(unittest.TestCase):
         time.sleep(max(0.0, 20 - (time.monotonic() - begun)))
         kube.tool("start-api")
         self.replaced_after_an_outage(name)
+        wait("the Service is made again", lambda: self.kube.find(SERVICE), REACTION, self.show)
         self.whole(60)
         self.trains_on()
         self.counted(0, failures=1)
@@ -309,8 +313,13 @@ class NodesTest(unittest.TestCase):
         self.no_round_failed()
 
     def test_09_a_spot_machine_that_is_marked_and_then_dies(self):
-        """pod-lifecycle 1.1: the notice is an annotation that the agent reads as a file."""
+        """pod-lifecycle 1.1: the notice is an annotation that the agent reads as a file.
+
+        Azure/AKS#3463, karpenter-provider-azure#1594: an announced freeze of seconds is no mark. It comes first and has a
+        deadline, so it would be the notice.
+        """
         node = Node(self.smaller())
+        self.announce_a_freeze(node)
         lost = self.on(node.name)
         files = [node.volume(pod, "projected", "crowdsurf-cluster") / "notice" for pod in lost.values()]
         begun = time.monotonic()
@@ -335,6 +344,14 @@ class NodesTest(unittest.TestCase):
         self.whole(90)
         self.counted(len(lost))
         self.no_round_failed()
+
+    def announce_a_freeze(self, node):
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        said = {"type": "VMEventScheduled", "status": "True", "reason": "VMEventScheduled",
+                "message": "Freeze Scheduled: Mon, 01 Jan 2029 00:00:00 GMT. For more information, see "
+                           "https://aka.ms/aks/scheduledevents", "lastTransitionTime": now, "lastHeartbeatTime": now}
+        self.kube.request("PATCH", f"/api/v1/nodes/{node.name}/status", {"status": {"conditions": [said]}},
+                          "application/strategic-merge-patch+json")
 
     # ---- what people see --------------------------------------------------------------------------------------------
     def test_10_every_panel_of_both_boards_has_data(self):
