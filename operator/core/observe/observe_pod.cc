@@ -92,6 +92,21 @@ void ReadWaiting(const json& status, PodFacts& facts) {
   facts.waiting_message = CutText(TextAt(status, "state.waiting.message"), kMaxOutputInStatus);
 }
 
+// The last bad end of an init container that has failed at least twice and has not got up since.
+// Kubelet names the loop only while it waits; the container is as often seen ended, or running once
+// more.
+std::optional<ContainerEnd> LoopEndOf(const json& status, bool sidecar) {
+  const json* count = Member(&status, "restartCount");
+  const int64_t starts = count != nullptr && count->is_number_integer() ? count->get<int64_t>() : 0;
+  const bool waits = TextAt(status, "state.waiting.reason") == kCrashLoop;
+  const bool runs = At(status, "state.running") != nullptr;
+  const json* started = Member(&status, "started");
+  if (runs && sidecar && started != nullptr && *started == true) return std::nullopt;
+  if (!waits && starts < (runs ? 2 : 1)) return std::nullopt;
+  const auto end = EndOf(status, waits || runs ? "lastState.terminated" : "state.terminated");
+  return end && end->exit_code != 0 ? end : std::nullopt;
+}
+
 // An init container of the user's, or of whatever is injected. A sidecar among them may end and
 // start again; one that does not get up holds the pod as well.
 void ReadInit(const json& status, bool sidecar, bool starts_again, PodFacts& facts) {
@@ -101,15 +116,16 @@ void ReadInit(const json& status, bool sidecar, bool starts_again, PodFacts& fac
     facts.init_since = since;
   }
   const auto end = LastEndOf(status);
-  if (!end || end->exit_code == 0) return;
-  if (!sidecar && !starts_again) {
+  if (end && end->exit_code != 0 && !sidecar && !starts_again) {
     facts.init_name = name;
     facts.init = end;
-  } else if (TextAt(status, "state.waiting.reason") == kCrashLoop) {
+    return;
+  }
+  if (const auto loop = LoopEndOf(status, sidecar)) {
     facts.waiting_reason = reason::kInitContainer;
     facts.waiting_message = CutText(
         "init container " + name + " is in CrashLoopBackOff: it ended " + "with exit code " +
-            std::to_string(end->exit_code) + (end->output.empty() ? "" : ": " + end->output),
+            std::to_string(loop->exit_code) + (loop->output.empty() ? "" : ": " + loop->output),
         kMaxOutputInStatus);
   }
 }

@@ -65,6 +65,35 @@ TEST(ObserveStart, OneThatKubeletStartsAgainIsAReasonToWait) {
   }
 }
 
+// Kubelet says CrashLoopBackOff in about half of the time: the words must not come and go with it.
+TEST(ObserveStart, OneThatFailsAgainAndAgainIsSaidInAllOfItsStates) {
+  const json kRuns = {{"running", json::object()}}, kEnded = {{"terminated", kBadEnd}};
+  struct Row {
+    bool sidecar;
+    int restarts;
+    json state;
+    bool started, said;
+  };
+  for (const Row& row : {Row{false, 1, kEnded, false, true}, Row{false, 2, kRuns, false, true},
+                         Row{true, 1, kEnded, false, true}, Row{true, 2, kRuns, false, true},
+                         // It failed once, and may get on this time.
+                         Row{false, 0, kEnded, false, false}, Row{false, 1, kRuns, false, false},
+                         // It has got on.
+                         Row{true, 2, kRuns, true, false},
+                         Row{false, 2, {{"terminated", {{"exitCode", 0}}}}, false, false}}) {
+    json pod = Pod("OnFailure");
+    json& status = pod["status"]["initContainerStatuses"][row.sidecar ? 1 : 2];
+    status["state"] = row.state;
+    status["restartCount"] = row.restarts;
+    status["started"] = row.started;
+    if (row.restarts > 0) status["lastState"] = {{"terminated", kBadEnd}};
+    const PodFacts facts = ObservePod(pod)->facts;
+    EXPECT_EQ(facts.waiting_reason, row.said ? std::string(reason::kInitContainer) : "") << status;
+    EXPECT_EQ(facts.waiting_message.find("bucket is gone") != std::string::npos, row.said)
+        << status;
+  }
+}
+
 TEST(ObserveStart, ATrainerThatKubeletStartsAgainHasEnded) {
   json pod = Pod("OnFailure");
   json& status = pod["status"]["containerStatuses"][0];
