@@ -1,6 +1,7 @@
 #include "simulator/chaos/peer_node.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <memory>
 #include <set>
@@ -191,8 +192,9 @@ void PeerNode::FillMore() {
   if (there == size) return EndFilling();
   const worker::Published published = filling.published;
   if (there > 0 && !std::exchange(filling.told, true)) ++in_parts_;
-  // A NaN in what is left.
-  if (filling_rng_.Bernoulli(scenario_.trainer.refuse)) {
+  // A NaN in what is left: the chance is that of a snapshot, which has so many parts on average.
+  const auto parts = static_cast<double>(std::bit_width(size));
+  if (filling_rng_.Bernoulli(scenario_.trainer.refuse / parts)) {
     filling_.reset();
     trainer_.OnRelease(published.averaging);
     return Local(worker::PublishRefused{published.averaging});
