@@ -21,6 +21,13 @@ constexpr double kPauses = 4;
 // A turn has a ballot of each member. A thin link makes members late, which costs some ballots.
 constexpr size_t kTurnsThatPause = 2;
 
+RankSet MembersOf(const RoundSpec& spec) {
+  RankSet members;
+  for (size_t rank = 0; rank < spec.cells.size(); ++rank)
+    if (spec.cells[rank].member) members.Insert(rank);
+  return members;
+}
+
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
 // from there, so the two sides are merged up to it.
 Duration MiddleDeviation(const std::vector<Duration>& ordered, size_t middle) {
@@ -46,6 +53,15 @@ void DurationWindow::Add(Duration sample) {
     ordered_.erase(std::lower_bound(ordered_.begin(), ordered_.end(), samples_.front()));
     samples_.pop_front();
   }
+  bound_.reset();
+}
+
+void DurationWindow::RaiseNewest(Duration sample) {
+  CHECK(!samples_.empty());
+  if (sample <= samples_.back()) return;
+  ordered_.erase(std::lower_bound(ordered_.begin(), ordered_.end(), samples_.back()));
+  ordered_.insert(std::upper_bound(ordered_.begin(), ordered_.end(), sample), sample);
+  samples_.back() = sample;
   bound_.reset();
 }
 
@@ -141,7 +157,11 @@ Duration RoundTimes::SitOut(Duration pause) const {
   return Backed(std::max(config_.min_sit_out, std::max(usual, pause) * kPauses));
 }
 
-void RoundTimes::OnStarted(Duration spread) { starts_.Add(spread); }
+void RoundTimes::OnStarted(Duration spread, uint32_t earlier) {
+  const bool again = std::exchange(started_, true) && earlier > 0;
+  again ? starts_.RaiseNewest(spread) : starts_.Add(spread);
+}
+
 void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
 
 void RoundTimes::OnEnded(Duration pause, Course course) {
@@ -178,6 +198,7 @@ RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier, Time begun
       held_(now),
       beat_(now) {
   times_->OnAwake(now);
+  if (earlier == 0) times_->OnAveraging();
 }
 
 // A member that waited for an absent one in an earlier round comes that much later to this one: it
@@ -209,12 +230,9 @@ void RoundPacer::SeeEnd(Time now, const Round& round) {
     if (mistaken_) times_->OnMistaken();
     return;
   }
-  RankSet everybody;
-  for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
-    if (round.spec().cells[rank].member) everybody.Insert(rank);
   const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
   if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
-  const bool mistaken = round.ballot() > 0 && round.outcome()->members == everybody;
+  const bool mistaken = round.ballot() > 0 && round.outcome()->members == MembersOf(round.spec());
   times_->OnEnded(pause_, fast       ? RoundTimes::Course::kFast
                           : mistaken ? RoundTimes::Course::kMistaken
                                      : RoundTimes::Course::kRepaired);
@@ -230,7 +248,9 @@ void RoundPacer::Observe(Time now, const Round& round) {
   // Also of a member that was left out: else rounds would never wait long enough for it.
   if (!started_ && round.all_opened()) {
     started_ = true;
-    times_->OnStarted(std::min(now - begun_, SitOut()));
+    // A member without others waits for nobody, and learns nothing.
+    if (MembersOf(round.spec()).size() > 1)
+      times_->OnStarted(std::min(now - begun_, SitOut()), earlier_);
   }
   const Round::Phase phase = round.phase();
   if (phase != phase_) {
@@ -253,7 +273,13 @@ void RoundPacer::Observe(Time now, const Round& round) {
   for_members_ = for_members;
   const std::set<PeerId> waiting = round.WaitingFor();
   std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
-  for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
+  for (const PeerId& peer : waiting) {
+    const bool must_reply = round.MustReply(peer);
+    const auto [at, fresh] = awaited_.emplace(peer, Awaited{now, must_reply});
+    // A stand-in that owed nothing so far is asked as a witness: its time begins with that.
+    if (must_reply && !at->second.must_reply) at->second.since = now;
+    at->second.must_reply = must_reply;
+  }
 }
 
 // When nobody is silent and yet nothing moves.
@@ -287,11 +313,11 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   for (const PeerId& peer : absent)
     if (!found_absent_.contains(peer))
       visit(start, Due{Due::Kind::kSuspect, peer, SuspicionCause::kAbsent, {}});
-  for (const auto& [peer, since] : awaited_) {
+  for (const auto& [peer, awaited] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
-    const Time heard = times_->LastHeard(peer).value_or(since);
-    Time silent =
-        std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
+    const Time heard = times_->LastHeard(peer).value_or(awaited.since);
+    Time silent = std::max({heard, awaited.since, times_->listening_since()}) +
+                  times_->Silence(peer, ballots_again_);
     // A stand-in may still be in its own last round until the start deadline.
     if (!round.MustReply(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence, {}});
@@ -302,7 +328,11 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     const std::optional<Time> heard = times_->LastHeard(peer);
     if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}, {}});
   }
-  visit(LateAt(round), Due{Due::Kind::kLate, {}, {}, {}});
+  // Where it waits for stand-ins alone, nobody owes it anything before the start deadline.
+  const auto owes = [](const auto& item) { return item.second.must_reply; };
+  const bool owed = awaited_.empty() || std::ranges::any_of(awaited_, owes);
+  const bool waits = !owed && round.phase() == RoundPhase::kReducing;
+  visit(waits ? std::max(LateAt(round), start) : LateAt(round), Due{Due::Kind::kLate, {}, {}, {}});
   visit(std::max(advanced_, times_->listening_since()) + SitOut(),
         Due{Due::Kind::kSitOut, {}, {}, {}});
   if (!awaits_suspects_.unset())

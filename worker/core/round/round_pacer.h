@@ -46,6 +46,7 @@ class DurationWindow {
  public:
   static constexpr size_t kWindow = 32;
   void Add(Duration sample);
+  void RaiseNewest(Duration sample);  // to that, if it is longer; pre: not empty
   bool empty() const { return samples_.empty(); }
   size_t size() const { return samples_.size(); }
   Duration Largest() const { return ordered_.back(); }  // pre: not empty
@@ -98,9 +99,13 @@ class RoundTimes {
   Duration SuspectsPatience() const { return config_.min_sit_out; }
   Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
+  // The first round of an averaging is opened.
+  void OnAveraging() { started_ = false; }
   // So long after the first member the last one has opened a round, in time or not: who is late
-  // itself learns what the others wait for.
-  void OnStarted(Duration spread);
+  // itself learns what the others wait for. `earlier`: rounds of this averaging before it. They
+  // teach one start together, the longest: a member that comes late is late in some of them, and
+  // whoever has waited for it opens the others in step.
+  void OnStarted(Duration spread, uint32_t earlier = 0);
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
   // How a round went. kFast: without a ballot. kMistaken: a ballot was opened though everybody was
   // alive.
@@ -134,7 +139,8 @@ class RoundTimes {
   };
   std::map<PeerId, Flow> flows_;  // of peers with some: at most those that have a connection
   DurationWindow starts_, haves_, pauses_, lates_;
-  int backoff_ = 0;  // deadlines are 2^backoff_ as long
+  bool started_ = false;  // the newest start is of this averaging
+  int backoff_ = 0;       // deadlines are 2^backoff_ as long
 };
 
 // What to give the round. kTrust: a peer that had been suspected for its silence was heard again;
@@ -194,7 +200,11 @@ class RoundPacer {
   uint64_t progress_ = 0;
   uint64_t advances_ = 0;
   bool started_ = false;
-  std::map<PeerId, Time> awaited_;      // since when
+  struct Awaited {
+    Time since;
+    bool must_reply = false;  // Round::MustReply
+  };
+  std::map<PeerId, Awaited> awaited_;
   std::optional<RankSet> for_members_;  // awaited_ is as of these (Round::WaitingForMembers)
   std::map<PeerId, Time> suspected_;    // by kSuspect, when
   std::set<PeerId> found_absent_;       // at the start deadline

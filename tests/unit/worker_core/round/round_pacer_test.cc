@@ -219,6 +219,47 @@ TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness
   EXPECT_EQ(suspected(1000), 1);
 }
 
+// It was not heard of for long before, since it owed nothing. OPEN takes a while to reach it.
+TEST(RoundPacerTest, AStandInThatIsAskedAsAWitnessHasItsTimeFromThenOn) {
+  constexpr int kStandIn = 7;
+  RoundSpec spec = PairSpec();
+  spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
+  spec.witnesses.push_back(PeerAt(kStandIn));
+  OpenedRound opened(spec);
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(kStandIn));  // until 20 ms: it is silent after 50 ms
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(20), round);
+  StayAwake(times, 20, 300);
+  round.OnCoordinatorLate(out);  // the own ballot
+  ASSERT_TRUE(round.MustReply(PeerAt(kStandIn)));
+  pacer.Observe(At(300), round);
+  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence, {}};
+  const auto suspected = [&](int now) {
+    StayAwake(opened.times, now - 25, now);
+    const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
+    return std::count(due.begin(), due.end(), silent);
+  };
+  EXPECT_EQ(suspected(349), 0);
+  EXPECT_EQ(suspected(350), 1);
+}
+
+// Its group is itself and a hole. A ballot brings the hole's input no sooner.
+TEST(RoundPacerTest, NoBallotIsOpenedForAStandInBeforeTheStartDeadline) {
+  RoundSpec spec = PairSpec();
+  spec.cells[1] = {std::nullopt, {PeerAt(7)}};
+  OpenedRound opened(spec);
+  for (int i = 0; i < 9; ++i) opened.times.OnStarted(Seconds(3));
+  opened.times.OnEnded(Milliseconds(10), RoundTimes::Course::kFast);  // stuck after half a second
+  RoundPacer pacer(At(0), opened.times);
+  pacer.Observe(At(0), opened.round);
+  ASSERT_EQ(opened.round.phase(), Round::Phase::kReducing);
+  ASSERT_FALSE(opened.round.over());
+  for (int64_t now = 25; now < 3'000; now += 25)
+    EXPECT_FALSE(Has(pacer.TakeDue(At(now), opened.round), Due::Kind::kLate)) << now;
+  EXPECT_TRUE(Has(pacer.TakeDue(At(3'000), opened.round), Due::Kind::kLate));
+}
+
 TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
   OpenedRound opened;
   auto& [times, round, out] = opened;

@@ -99,6 +99,17 @@ TEST(RoundStartTest, NoMemberMakesTheStartDeadlineLongerThanARoundMayTake) {
   EXPECT_EQ(ended.times.StartDeadline(), Seconds(2)) << "a sit-out";
 }
 
+// All others of its group are holes. That it opens the round with itself says nothing of members.
+TEST(RoundStartTest, AMemberWithoutOthersLearnsNothingOfStarts) {
+  RoundSpec spec = PairSpec();
+  spec.cells[1] = {std::nullopt, {PeerAt(1)}};
+  OpenedRound opened(spec);
+  RoundPacer pacer(At(0), opened.times);
+  pacer.Observe(At(0), opened.round);
+  ASSERT_TRUE(opened.round.all_opened());
+  EXPECT_EQ(opened.times.StartDeadline(), Seconds(1)) << "nothing is learnt";
+}
+
 // Members that are late in turn would else learn nothing each second time.
 TEST(RoundStartTest, AMemberThatIsLateItselfLearnsWhatTheOthersWaitFor) {
   OpenedRound opened;

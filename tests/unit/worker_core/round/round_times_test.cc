@@ -100,6 +100,27 @@ TEST(RoundTimesTest, AStartALittleLongerThanTheFirstOneIsNoAbsence) {
   EXPECT_EQ(times.StartDeadline(), Milliseconds(400)) << "eight tell how they deviate";
 }
 
+// Who has waited for a late member in one round of an averaging opens the others in step. By those
+// it would take that member for absent in the next averaging.
+TEST(RoundTimesTest, TheRoundsOfAnAveragingTeachItsLongestStart) {
+  RoundTimes times{PacerConfig()};
+  for (int averaging = 0; averaging < 10; ++averaging) {
+    times.OnAveraging();
+    const uint32_t late = averaging % 4;
+    for (uint32_t round = 0; round < 4; ++round)
+      times.OnStarted(Milliseconds(round == late ? 700 : 1), round);
+  }
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(700));
+  // A window of the last ones: all of these have made room.
+  for (int averaging = 0; averaging < 32; ++averaging) {
+    times.OnAveraging();
+    // The first round was over before all had opened it.
+    times.OnStarted(Milliseconds(300), 1);
+    times.OnStarted(Milliseconds(2), 2);
+  }
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(300));
+}
+
 TEST(RoundTimesTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
   RoundTimes times{PacerConfig()};
   const Duration before = times.StartDeadline();
