@@ -160,6 +160,9 @@ void Averaging::BeginNow(Time now, AveragingId averaging, Actions& out) {
     CollectEnded(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it
   }
+  // The trainer's step is longer than the others': overtaken by each count, its snapshots would
+  // never come into a mean. GoOn counts with it afterwards.
+  if (stage_ == Stage::kPublishing && Counting(averaging) && IsOneRound(number_)) return;
   TakePart(now, averaging, out);
 }
 

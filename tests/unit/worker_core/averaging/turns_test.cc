@@ -2,6 +2,7 @@
 // the job's count, newcomers, deaths, switches.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -182,6 +183,24 @@ TEST(TurnsTest, TheCountIsWhatTrainersHaveMade) {
     if (world.Summary(i).averaging == world.Summary(0).averaging) {
       EXPECT_EQ(world.Summary(i).job_samples, world.Summary(0).job_samples);
     }
+}
+
+// Its steps are longer than it takes from a round to the count. Whatever they meet, its snapshots
+// come into rounds: those are late at first, and then the others know how long to wait.
+TEST(TurnsTest, ACountOvertakesNoSnapshot) {
+  PeerWorld world(24, OneRound(2));
+  Fill(world, 4);
+  for (size_t i = 0; i < 4; ++i) world.node(i).step_time = Milliseconds(i == 3 ? 1500 : 100);
+  world.RunFor(Seconds(3));
+  for (size_t i = 0; i < 4; ++i) world.node(i).opened.clear();
+  world.RunFor(Seconds(40));
+  const auto snapshots = [&](size_t i) {
+    return std::ranges::count_if(world.node(i).opened, [](const OpenBuffers& open) {
+      return open.from == Region::kOutbox && open.chunks.front().count > 0;
+    });
+  };
+  EXPECT_GE(snapshots(0), 10);
+  EXPECT_GE(snapshots(3), snapshots(0) - 2);
 }
 
 TEST(TurnsTest, AWorkerDiesAndTheOthersGoOnMixingAndCounting) {
