@@ -47,7 +47,10 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       18689,  // two stewards of a partition give seats: a peer that others do not see as seated
       40514,  // ... the same, two groups of one line
       54846,  // the deciders of a view die, and a witness that lives never heard of it
-      201482,  // of a snapshot that no mean has, a part was given up by an adoption
+      201482,   // of a snapshot that no mean has, a part was given up by an adoption
+      520,      // a stand-in that owed nothing so far is asked as a witness, and taken for silent
+      8000094,  // steps of 1.7 s, and rounds without others that teach no start to wait for
+      8000720,  // ... the same
   };
   for (const uint64_t seed : seeds) {
     // Without snapshots in parts they are what they were when they were broken.
@@ -57,6 +60,26 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       const ChaosReport report = RunChaos(scenario);
       EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
     }
+  }
+}
+
+// Members that are a base behind when their round begins; snapshots of many parts.
+TEST(Chaos, SeedsOfChangesThatWereBrokenOnceAreNot) {
+  for (const uint64_t seed : {7410327ULL, 8101485ULL, 8101681ULL, 8101426ULL, 8101735ULL}) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    DrawInt8(scenario);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
+  }
+}
+
+// Steps of seconds: counts overtook the snapshots of some.
+TEST(Chaos, SeedsOfOneRoundThatWereBrokenOnceAreNot) {
+  for (const uint64_t seed : {7310552ULL, 8200601ULL, 8201205ULL, 8201525ULL}) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    DrawOneRound(scenario);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
   }
 }
 

@@ -65,7 +65,10 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     metrics_.round_seconds->Observe((now - instance.opened).seconds());
   }
   Tally(instance, over.outcome);
-  if (!Applied(over.outcome) && !departing_) LogGivenUp(now, instance, over);
+  if (over.outcome == Outcome::kLeft)
+    log_.Info("round left: others have another base", {{"averaging", ended.averaging.value()}});
+  else if (!Applied(over.outcome) && !departing_)
+    LogGivenUp(now, instance, over);
   log_.Debug("round over", {{"averaging", ended.averaging.value()},
                             {"round", ended.round},
                             {"outcome", NameOf(over.outcome)},
@@ -138,6 +141,8 @@ void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
       break;
     case Outcome::kOrphaned:
       ++tally_.orphaned;
+      break;
+    case Outcome::kLeft:  // nothing failed: it is to fetch the base first
       break;
   }
 }

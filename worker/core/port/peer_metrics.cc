@@ -38,7 +38,8 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   for (const Outcome outcome : {Outcome::kFast, Outcome::kRepaired, Outcome::kAdopted,
                                 Outcome::kKept, Outcome::kAborted, Outcome::kOrphaned})
     rounds[outcome] = Rounds(r, NameOf(outcome));
-  rounds_left = Rounds(r, "left");
+  rounds_left = Rounds(r, NameOf(Outcome::kLeft));
+  rounds[Outcome::kLeft] = rounds_left;
   rounds_branch = Rounds(r, "branch");
   ballots = BallotsByCause(r);
   ballots_late = Ballots(r, "late");

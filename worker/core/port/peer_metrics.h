@@ -20,7 +20,7 @@ struct PeerMetrics {
   explicit PeerMetrics(MetricRegistry& registry);
 
   std::map<Outcome, Counter*> rounds;  // crowdsurf_round_total{outcome}
-  Counter* rounds_left;                // ... {outcome="left"}: this peer departed in the middle
+  Counter* rounds_left;                // ... {outcome="left"}: it departed, or is a base behind
   Counter* rounds_branch;              // ... {outcome="branch"}: left because the view broke up
   std::map<SuspicionCause, Counter*> ballots;
   Counter* ballots_late;

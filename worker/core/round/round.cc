@@ -27,6 +27,8 @@ const char* NameOf(Outcome outcome) {
       return "aborted";
     case Outcome::kOrphaned:
       return "orphaned";
+    case Outcome::kLeft:
+      return "left";
   }
   return "";
 }

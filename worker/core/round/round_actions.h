@@ -60,8 +60,9 @@ struct DropInputs {  // buffers of a superseded assignment; also cancels a fold 
   bool operator==(const DropInputs&) const = default;
 };
 // The round is over for this member. kFast, kRepaired, kAdopted: the output slots hold the decided
-// value (flip the flag). Else: own values are kept, the output is void.
-enum class Outcome : uint8_t { kFast, kRepaired, kAdopted, kKept, kAborted, kOrphaned };
+// value (flip the flag). Else: own values are kept, the output is void. kLeft: the others have
+// another base or other chunks (RoundSpec::leaves_when_behind), so it had nothing to lose there.
+enum class Outcome : uint8_t { kFast, kRepaired, kAdopted, kKept, kAborted, kOrphaned, kLeft };
 struct RoundOver {
   Outcome outcome;
   Ballot ballot;

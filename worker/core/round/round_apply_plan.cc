@@ -191,7 +191,7 @@ void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& ou
   if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (left_.Contains(rank)) return Refuse(FrameRefusal::kLeft);
   if (!over_ && !target_ && IsOfOthers(frame.held))
-    return GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
+    return GiveUp(Outcome::kLeft, ByeReason::kSatOut, out);
   if (!IsValid(frame.held)) return Refuse(FrameRefusal::kDecidedUnsound);
   // A branch and its parent decide apart: a member takes decisions of the one that it is in.
   const bool named = frame.held.members.Contains(self());

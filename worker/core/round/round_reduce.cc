@@ -29,7 +29,7 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
     return frame.again ? StartsAnew(rank, out) : Refuse(FrameRefusal::kReadyTwice);
   const bool others = frame.parts != fixed_->parts || !SameBase(frame.stake);
   if (fixed_->spec.leaves_when_behind && others && worker::IsValid(frame.stake) && IsBehind(frame))
-    return GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
+    return GiveUp(Outcome::kLeft, ByeReason::kSatOut, out);
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
                     !others && worker::IsValid(frame.stake);
   if (!fits) {

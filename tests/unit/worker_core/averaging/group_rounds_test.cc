@@ -122,6 +122,43 @@ TEST_F(GroupRoundsTest, OnlyTheRoundsOfADepartureAreNotCountedAsFailed) {
   EXPECT_EQ(rounds_.tally().kept, 1U);
 }
 
+// It has missed an averaging, and has nothing that the others' round could take.
+TEST_F(GroupRoundsTest, AMemberThatIsABaseBehindLosesNoRound) {
+  rounds_.Depart(now_, out_);
+  rounds_.TakeEnded();
+  const auto base = [](std::string_view name, uint64_t averaging) {
+    return Stake{.weight = 8,
+                 .samples = 8,
+                 .before = {.averaging = AveragingId(averaging), .samples = 8},
+                 .base = Sha256(AsBytes(name))};
+  };
+  opening_.averaging = AveragingId(3);
+  opening_.one_base = opening_.leaves_when_behind = true;
+  opening_.stake = base("old", 1);
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+  const GroupPlan plan = PlanOf(seating_, 0,
+                                {.job = "job",
+                                 .averaging = opening_.averaging,
+                                 .round = 0,
+                                 .axis = 0,
+                                 .elements = 2048,
+                                 .chunk_elements = 1});
+  const Ready ahead{base("new", 2), Sha256(AsBytes("table")), MemberListHash(plan.cells),
+                    PartsHash(plan.chunks, plan.coverers, true)};
+  rounds_.OnFrame(now_, PeerAt(1),
+                  {.view = seating_.hash(),
+                   .epoch = 0,
+                   .averaging = opening_.averaging,
+                   .round = 0,
+                   .group = plan.group,
+                   .frame = EncodeFrame({plan.instance, ahead})},
+                  out_);
+  const auto ended = rounds_.TakeEnded();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended.front().over.outcome, Outcome::kLeft);
+  EXPECT_EQ(rounds_.tally().failed(), 0U);
+}
+
 // What the others sent to the one that was dropped is lost: they hear that it begins anew.
 TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
   EXPECT_EQ(Readys(), std::vector<bool>{false});

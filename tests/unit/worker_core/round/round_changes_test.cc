@@ -59,7 +59,7 @@ class RoundChanges : public testing::Test {
       if (const auto* fold = std::get_if<FoldChunk>(&action)) return fold->mask;
     return {};
   }
-  bool Left() const { return round_.over() && round_.outcome()->outcome == Outcome::kKept; }
+  bool Left() const { return round_.over() && round_.outcome()->outcome == Outcome::kLeft; }
 
   Round round_{Spec()};
   RoundActions out_;

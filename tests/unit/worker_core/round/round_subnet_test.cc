@@ -55,7 +55,7 @@ class RoundSubnet : public testing::Test {
       return std::holds_alternative<SendInput>(action);
     }));
   }
-  bool Left() const { return round_.over() && round_.outcome()->outcome == Outcome::kKept; }
+  bool Left() const { return round_.over() && round_.outcome()->outcome == Outcome::kLeft; }
 
   Round round_{Spec()};
   RoundActions out_;
