@@ -134,6 +134,10 @@ def kubectl(*words, text=None, check=True):
     return done.stdout
 
 
+def operators_log():
+    return kubectl("logs", "-n", "crowdsurf-system", "-l", "app.kubernetes.io/name=crowdsurf-operator", "--tail=-1", "--prefix")
+
+
 def wait(what, holds, within, show=lambda: ""):
     """Seconds until `holds()` is true; an AssertionError that says what never came, and `show()`."""
     begun = time.monotonic()

@@ -77,7 +77,7 @@ class PodsTest(unittest.TestCase):
         """Made, taken away and made again by edits of a job that trains: every right of the chart's that guards need."""
         def exist(*wanted):
             wait(f"guards {wanted}", lambda: tuple(bool(self.kube.find(guard)) for guard in GUARDS) == wanted, 20,
-                 self.operators_log)
+                 kube.operators_log)
         wanted = {"disruption": {"podDisruptionBudget": {"maxUnavailable": "25%"}}, "network": {"policy": "Managed"}}
         self.kube.patch(f"{JOBS}/charlm", {"spec": wanted})
         exist(True, True)
@@ -91,12 +91,9 @@ class PodsTest(unittest.TestCase):
         self.kube.patch(f"{JOBS}/charlm", {"spec": wanted})
         exist(True, True)
 
-    def operators_log(self):
-        return kubectl("logs", "-n", "crowdsurf-system", "-l", "app.kubernetes.io/name=crowdsurf-operator", "--tail=-1", "--prefix")
-
     def nothing_was_forbidden(self):
         """The chart's own rights are enough for all that the operator asked for."""
-        log = self.operators_log()
+        log = kube.operators_log()
         self.assertIn("leading", log, "the operators' log")
         self.assertEqual([line for line in log.splitlines() if "forbidden" in line.lower()], [])
 

@@ -55,7 +55,8 @@ class StrategiesTest(unittest.TestCase):
         self.assertEqual(agents.twice, [], "two members under one id")
         self.assertLess(self.loss(agents), loss)
         if status["disruptions"]["total"] != DEATHS:
-            raise kube.told(f"{DEATHS} pods died, and the status counts {status['disruptions']}", show())
+            log = "\n".join(line for line in kube.operators_log().splitlines() if f"{job}-" in line)
+            raise kube.told(f"{DEATHS} pods died, and the status counts {status['disruptions']}", f"{show()}\n{log}")
         self.assertEqual(status["failures"]["total"], 0)
 
     def die(self, job, rng):
