@@ -120,7 +120,7 @@ class CausesTest(Causes):
 
     def test_an_init_container_that_fails_is_named(self):
         """tektoncd/pipeline#5645, dagster#34212, agent-stack-k8s#873: the sidecar beside it is not to blame."""
-        self.says("cause-init", "Failed", "BackoffLimitExceeded", "fetch", "exit code 3", "bucket is gone")
+        self.says("cause-init", "Failed", "BackoffLimitExceeded", "InitContainer, init container fetch", "exit code 3", "bucket is gone")
         self.counts("cause-init", failures=1, disruptions=0)
 
     def test_an_init_container_that_fails_again_and_again_is_named(self):
