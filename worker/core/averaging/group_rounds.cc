@@ -42,9 +42,13 @@ size_t WholeChunks(const std::vector<ChunkSpan>& chunks, uint64_t elements) {
 }
 
 // Stand-ins, too, of which none may be needed yet.
-void SuspectThose(const std::set<PeerId>& down, Round& round, RoundActions& out) {
-  for (const PeerId& peer : down)
-    if (round.Involves(peer)) round.OnSuspect(peer, SuspicionCause::kReset, out);
+void SuspectThose(Time now, const std::set<PeerId>& down, Round& round, RoundPacer& pacer,
+                  RoundActions& out) {
+  for (const PeerId& peer : down) {
+    if (!round.Involves(peer)) continue;
+    round.OnSuspect(peer, SuspicionCause::kReset, out);
+    pacer.OnDown(now, peer);
+  }
 }
 
 }  // namespace
@@ -192,7 +196,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
   RoundActions actions;
   SetWindows(instance, actions);
   instance.round.Start(actions);
-  SuspectThose(down, instance.round, actions);
+  SuspectThose(now, down, instance.round, instance.pacer, actions);
   instance.pacer.Observe(now, instance.round);
   Perform(now, instance, actions, out);
 }

@@ -325,6 +325,7 @@ void GroupRounds::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause,
     if (instance.round.over()) continue;
     RoundActions actions;
     instance.round.OnSuspect(peer, cause, actions);
+    instance.pacer.OnDown(now, peer);
     instance.pacer.Observe(now, instance.round);
     Perform(now, instance, actions, out);
   }

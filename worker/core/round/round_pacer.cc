@@ -198,7 +198,7 @@ RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier, Time begun
       held_(now),
       beat_(now) {
   times_->OnAwake(now);
-  if (earlier == 0) times_->OnAveraging();
+  times_->OnOpened(earlier);
 }
 
 // A member that waited for an absent one in an earlier round comes that much later to this one: it
@@ -209,6 +209,10 @@ Duration RoundPacer::StartDeadline() const {
 
 Duration RoundPacer::SitOut() const {
   return std::max(times_->SitOut(pause_), StartDeadline() * 2);
+}
+
+void RoundPacer::OnDown(Time now, const PeerId& peer) {
+  suspected_[peer] = now + times_->BeatEvery() * 2.0;
 }
 
 void RoundPacer::SeeAdvance(Time now, const Round& round) {
@@ -238,6 +242,19 @@ void RoundPacer::SeeEnd(Time now, const Round& round) {
                                      : RoundTimes::Course::kRepaired);
 }
 
+// Also of members that were left out: else rounds would never wait long enough for them. One that
+// never comes keeps nobody from learning of the others.
+void RoundPacer::SeeStart(Time now, const Round& round) {
+  // A member without others waits for nobody, and learns nothing.
+  if (started_ || MembersOf(round.spec()).size() == 1) return;
+  const auto has_spoken = [&](const PeerId& peer) { return round.HasSpoken(peer); };
+  const auto late = static_cast<size_t>(std::ranges::count_if(found_absent_, has_spoken));
+  started_ = round.all_opened();
+  if (started_ || late > came_late_)
+    times_->OnStarted(std::min(now - begun_, SitOut()), came_late_ > 0 ? 1 : earlier_);
+  came_late_ = late;
+}
+
 void RoundPacer::Observe(Time now, const Round& round) {
   SeeAdvance(now, round);
   if (round.progress() != progress_) {
@@ -245,13 +262,7 @@ void RoundPacer::Observe(Time now, const Round& round) {
     moved_ = now;
     late_ = 0;
   }
-  // Also of a member that was left out: else rounds would never wait long enough for it.
-  if (!started_ && round.all_opened()) {
-    started_ = true;
-    // A member without others waits for nobody, and learns nothing.
-    if (MembersOf(round.spec()).size() > 1)
-      times_->OnStarted(std::min(now - begun_, SitOut()), earlier_);
-  }
+  SeeStart(now, round);
   const Round::Phase phase = round.phase();
   if (phase != phase_) {
     if (phase == Round::Phase::kHeld) held_ = now;

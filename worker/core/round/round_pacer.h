@@ -99,8 +99,11 @@ class RoundTimes {
   Duration SuspectsPatience() const { return config_.min_sit_out; }
   Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
-  // The first round of an averaging is opened.
-  void OnAveraging() { started_ = false; }
+  // A round is opened, after `earlier` ones of its averaging. What left before says nothing of it.
+  void OnOpened(uint32_t earlier) {
+    flows_.clear();
+    if (earlier == 0) started_ = false;
+  }
   // So long after the first member the last one has opened a round, in time or not: who is late
   // itself learns what the others wait for. `earlier`: rounds of this averaging before it. They
   // teach one start together, the longest: a member that comes late is late in some of them, and
@@ -163,6 +166,9 @@ class RoundPacer {
 
   // After every input that the round was given. Tells `times` what was learnt.
   void Observe(Time now, const Round& round);
+  // The round was told that `peer` is down, by whoever owns its links. That may be wrong: it is
+  // trusted when it is heard again, once frames that were on their way have come.
+  void OnDown(Time now, const PeerId& peer);
   // Moves the start deadline forward to `when`: a member that is absent then is not on its way.
   void StartBy(Time when) { start_by_ = std::min(start_by_, when); }
   // Due by now; each is taken once. Observe after applying them. Called at each NextDeadline: that
@@ -176,6 +182,7 @@ class RoundPacer {
   void Pending(const Round& round, Visit&& visit) const;
   void SeeAdvance(Time now, const Round& round);
   void SeeEnd(Time now, const Round& round);
+  void SeeStart(Time now, const Round& round);
   Duration StartDeadline() const;
   Duration SitOut() const;
   Time LateAt(const Round& round) const;
@@ -206,8 +213,9 @@ class RoundPacer {
   };
   std::map<PeerId, Awaited> awaited_;
   std::optional<RankSet> for_members_;  // awaited_ is as of these (Round::WaitingForMembers)
-  std::map<PeerId, Time> suspected_;    // by kSuspect, when
+  std::map<PeerId, Time> suspected_;    // heard later than that it is trusted
   std::set<PeerId> found_absent_;       // at the start deadline
+  size_t came_late_ = 0;                // of these, that have opened the round since
 };
 
 }  // namespace crowdsurf::worker

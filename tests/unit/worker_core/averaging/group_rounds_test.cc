@@ -111,6 +111,26 @@ TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
   EXPECT_FALSE(rounds_.open());
 }
 
+// A link is said to be refused, and its peer lives: without it here the round would have no end.
+TEST_F(GroupRoundsTest, AMemberThatIsHeardAfterItWasCalledDownIsInTheRoundAgain) {
+  rounds_.OnPeerDown(now_, PeerAt(1), SuspicionCause::kReset, out_);
+  const std::vector<FoldChunk> folds = Folds();
+  ASSERT_FALSE(folds.empty());
+  rounds_.OnFolded(now_, {1, folds.front().chunk, folds.front().assigned, 7}, out_);
+  const auto results = [&] {
+    return std::ranges::count_if(out_, [](const Action& action) {
+      const auto* chunk = std::get_if<Chunk>(&action);
+      const auto* result = chunk ? std::get_if<SendResult>(&chunk->action) : nullptr;
+      return result != nullptr && result->to == PeerAt(1);
+    });
+  };
+  EXPECT_EQ(results(), 0);
+  now_ = now_ + Milliseconds(60);
+  rounds_.OnHeard(now_, PeerAt(1));
+  rounds_.OnTimer(now_, out_);
+  EXPECT_EQ(results(), 1);
+}
+
 // A member that leaves gives its rounds up on purpose: they do not count as failed. A later one
 // does.
 TEST_F(GroupRoundsTest, OnlyTheRoundsOfADepartureAreNotCountedAsFailed) {

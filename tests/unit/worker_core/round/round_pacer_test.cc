@@ -69,6 +69,25 @@ TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
 }
 
+// Whoever owns the links may be wrong. A frame that was on its way is no sign of life, a later one
+// is.
+TEST(RoundPacerTest, AMemberThatWasCalledDownIsTrustedWhenItIsHeardAgain) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(1));
+  RoundPacer pacer(At(20), times);
+  opened.HearReady();
+  pacer.Observe(At(20), round);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kReset, out);
+  pacer.OnDown(At(30), PeerAt(1));
+  pacer.Observe(At(30), round);
+  times.OnHeard(At(80), PeerAt(1));
+  EXPECT_FALSE(Has(pacer.TakeDue(At(80), round), Due::Kind::kTrust));
+  times.OnHeard(At(81), PeerAt(1));
+  for (const Due& due : pacer.TakeDue(At(81), round)) Apply(due, round, out);
+  EXPECT_FALSE(round.Distrusts(PeerAt(1)));
+}
+
 // Members that take each other for dead in turn would otherwise have all of a round's ballots in as
 // many times 50 ms.
 TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
@@ -303,6 +322,22 @@ TEST(RoundPacerTest, AMemberThatChunksLeaveForAllTheTimeGetsNoBeat) {
   EXPECT_TRUE(beaten(6, 2));
   EXPECT_FALSE(beaten(7, 2));
   EXPECT_TRUE(beaten(8, 0));
+}
+
+// Few chunks leave in short rounds. By those of the one before, members would hear nothing for two
+// beats after READY, which is as long as silence may last.
+TEST(RoundPacerTest, ChunksOfTheRoundBeforeSpareNoBeat) {
+  OpenedRound opened;
+  RoundPacer before(At(0), opened.times);
+  opened.times.OnChunksLeft(PeerAt(1), 2);
+  (void)before.TakeDue(At(25), opened.round);
+  opened.times.OnChunksLeft(PeerAt(1), 2);  // and it is over
+  RoundPacer pacer(At(40), opened.times);
+  const std::vector<Due> due = pacer.TakeDue(At(65), opened.round);
+  const auto beat =
+      std::ranges::find_if(due, [](const Due& d) { return d.kind == Due::Kind::kBeat; });
+  ASSERT_NE(beat, due.end());
+  EXPECT_FALSE(beat->hear.contains(PeerAt(1)));
 }
 
 }  // namespace

@@ -99,6 +99,21 @@ TEST(RoundStartTest, NoMemberMakesTheStartDeadlineLongerThanARoundMayTake) {
   EXPECT_EQ(ended.times.StartDeadline(), Seconds(2)) << "a sit-out";
 }
 
+// The third one hangs, and opens no round. The second, of long steps, would be left out for ever.
+TEST(RoundStartTest, OneThatNeverComesKeepsNobodyFromLearningOfTheOthers) {
+  RoundSpec spec = PairSpec();
+  spec.cells.push_back({PeerAt(2), {}});
+  OpenedRound opened(spec);
+  RoundPacer pacer(At(0), opened.times);
+  pacer.Observe(At(0), opened.round);
+  for (const Due& due : pacer.TakeDue(At(1000), opened.round)) Apply(due, opened.round, opened.out);
+  pacer.Observe(At(1000), opened.round);
+  EXPECT_EQ(opened.times.StartDeadline(), Seconds(1)) << "nothing is learnt";
+  opened.Hear(Beat{1});
+  pacer.Observe(At(1700), opened.round);
+  EXPECT_EQ(opened.times.StartDeadline(), Milliseconds(1700));
+}
+
 // All others of its group are holes. That it opens the round with itself says nothing of members.
 TEST(RoundStartTest, AMemberWithoutOthersLearnsNothingOfStarts) {
   RoundSpec spec = PairSpec();

@@ -105,7 +105,7 @@ TEST(RoundTimesTest, AStartALittleLongerThanTheFirstOneIsNoAbsence) {
 TEST(RoundTimesTest, TheRoundsOfAnAveragingTeachItsLongestStart) {
   RoundTimes times{PacerConfig()};
   for (int averaging = 0; averaging < 10; ++averaging) {
-    times.OnAveraging();
+    times.OnOpened(0);
     const uint32_t late = averaging % 4;
     for (uint32_t round = 0; round < 4; ++round)
       times.OnStarted(Milliseconds(round == late ? 700 : 1), round);
@@ -113,7 +113,7 @@ TEST(RoundTimesTest, TheRoundsOfAnAveragingTeachItsLongestStart) {
   EXPECT_EQ(times.StartDeadline(), Milliseconds(700));
   // A window of the last ones: all of these have made room.
   for (int averaging = 0; averaging < 32; ++averaging) {
-    times.OnAveraging();
+    times.OnOpened(0);
     // The first round was over before all had opened it.
     times.OnStarted(Milliseconds(300), 1);
     times.OnStarted(Milliseconds(2), 2);
