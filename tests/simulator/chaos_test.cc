@@ -67,7 +67,7 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
 // are called down in a round of a thousand chunks, and live.
 TEST(Chaos, SeedsOfChangesThatWereBrokenOnceAreNot) {
   for (const uint64_t seed : {7410327ULL, 8101485ULL, 8101681ULL, 8101426ULL, 8101735ULL,
-                              7410257ULL, 8101048ULL, 8500855ULL}) {
+                              7410257ULL, 8101048ULL, 8500855ULL, 9000310ULL}) {
     ChaosScenario scenario = DrawChaos(seed, 3, 9);
     DrawInt8(scenario);
     const ChaosReport report = RunChaos(scenario);

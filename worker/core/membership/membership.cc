@@ -269,7 +269,9 @@ void Membership::Settle(Time now, Actions& out) {
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
   // It has no base, and cannot fetch one before the next is made: it gets one with the next view.
-  if (seated() && averaging_.left_behind(now)) GiveSeatBack(now, out);
+  // In a round it is with the others again: what comes of that is seen first.
+  const bool behind = averaging_.left_behind(now) && !averaging_.rounds().open();
+  if (seated() && behind) GiveSeatBack(now, out);
   if (seated()) {
     TendFirst(out);
     AnswerWaiting(now, out);

@@ -113,10 +113,14 @@ TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
 
 // A link is said to be refused, and its peer lives: without it here the round would have no end.
 TEST_F(GroupRoundsTest, AMemberThatIsHeardAfterItWasCalledDownIsInTheRoundAgain) {
+  view_.witnesses = {PeerAt(1), PeerAt(0)};  // no quorum without it: nobody leaves it out
+  seating_ = Seating(view_, HashOf(view_, "job"));
+  rounds_.OnView(now_, view_, seating_.hash(), ParentEnd::kBrokeUp, out_);
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
   rounds_.OnPeerDown(now_, PeerAt(1), SuspicionCause::kReset, out_);
   const std::vector<FoldChunk> folds = Folds();
   ASSERT_FALSE(folds.empty());
-  rounds_.OnFolded(now_, {1, folds.front().chunk, folds.front().assigned, 7}, out_);
+  rounds_.OnFolded(now_, {2, folds.front().chunk, folds.front().assigned, 7}, out_);
   const auto results = [&] {
     return std::ranges::count_if(out_, [](const Action& action) {
       const auto* chunk = std::get_if<Chunk>(&action);
