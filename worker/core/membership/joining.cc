@@ -1,5 +1,6 @@
 #include "worker/core/membership/joining.h"
 
+#include "worker/core/membership/lineages.h"
 #include "worker/core/membership/roster.h"
 #include "worker/core/port/config.h"
 
@@ -22,14 +23,17 @@ constexpr double kFormPatience = 8;
 }  // namespace
 
 std::optional<PeerId> Joining::BestSeated() const {
+  const LineageCount lineages = CountLineages(roster_.live(), [](const PeerId&) { return false; });
   const RosterRecord* best = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
     if (!record.seated || record.leaving || silent_.contains(peer)) continue;
-    if (best == nullptr || record.lineage.Beats(best->lineage) ||
-        (record.lineage == best->lineage &&
-         std::tie(record.member.joined_unix_ms, peer) <
-             std::tie(best->member.joined_unix_ms, best->member.id)))
-      best = &record;
+    const bool same = best != nullptr && record.lineage.origin == best->lineage.origin;
+    const bool better =
+        best == nullptr ||
+        (!same && lineages.Of(record.lineage.origin).Beats(lineages.Of(best->lineage.origin)));
+    const bool older = same && std::tie(record.member.joined_unix_ms, peer) <
+                                   std::tie(best->member.joined_unix_ms, best->member.id);
+    if (better || older) best = &record;
   }
   if (best == nullptr) return std::nullopt;
   return best->member.id;

@@ -78,7 +78,9 @@ std::vector<PeerId> Membership::Lost() const {
   std::vector<PeerId> lost;
   for (const PeerId& peer : down_) {
     const RosterRecord* record = roster_.Find(peer);
-    if (!departed_.contains(peer) && (record == nullptr || !record->leaving)) lost.push_back(peer);
+    // It lives, and leaves the job or sits in another lineage.
+    const bool lives = record != nullptr && (record->leaving || doubted_.contains(peer));
+    if (!departed_.contains(peer) && !lives) lost.push_back(peer);
   }
   return lost;
 }
@@ -198,6 +200,7 @@ void Membership::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence,
   if (!IsDead(evidence)) return;
   if (evidence == DownEvidence::kReplaced) Withdraw(peer);
   const bool fresh = down_.insert(peer).second;
+  doubted_.erase(peer);
   joiners_.erase(peer);
   fetch_told_.erase(peer);
   ForgetStrangers();
@@ -220,6 +223,7 @@ void Membership::ForgetStrangers() {
     return !(seating_ && Concerns(*seating_, peer)) && !(pending_ && Concerns(*pending_, peer)) &&
            !joiners_.contains(peer) && roster_.Find(peer) == nullptr && following_ != peer;
   });
+  std::erase_if(doubted_, [&](const PeerId& peer) { return !down_.contains(peer); });
   forget_at_ = std::max(kMaxStrangersDown, 2 * down_.size());
 }
 
@@ -227,6 +231,7 @@ void Membership::OnHeard(Time now, const PeerId& peer) {
   if (Gone(now, peer)) return;
   const auto at = heard_.find(peer);
   if (at != heard_.end() && !LeavesByItsRecord(peer)) at->second = now;
+  doubted_.erase(peer);
   if (down_.erase(peer) > 0) averaging_.SetDown(down_);
 }
 

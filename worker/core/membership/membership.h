@@ -25,6 +25,7 @@
 #include "worker/core/membership/confirmation.h"
 #include "worker/core/membership/job_clock.h"
 #include "worker/core/membership/joining.h"
+#include "worker/core/membership/lineages.h"
 #include "worker/core/membership/roster.h"
 #include "worker/core/membership/seat_rumors.h"
 #include "worker/core/membership/successor.h"
@@ -92,6 +93,8 @@ class Membership {
   // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
   // its own when it hears from us).
   void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);
+  // It sat in that view, and does no more.
+  bool HasLeft(const ViewHash& view) const;
   // A message names `view`: true when it is ours. Else the one that is behind is told, in either
   // direction.
   bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
@@ -104,7 +107,7 @@ class Membership {
   const std::set<PeerId>& down() const { return down_; }
   // Down, and neither said that it leaves: its machine or its process died, or cannot be reached.
   std::vector<PeerId> Lost() const;
-  LineageRank lineage() const;
+  LineageRank lineage() const;  // members: of the view at its making
   AveragingId holds() const { return holds_; }
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
   bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
@@ -163,7 +166,6 @@ class Membership {
   message::ViewVote VoteOn(const ViewHash& held, const ViewHash& named) const;
   bool GoesOnWithout(const Seating& next) const;
   bool IsNewcomer() const;
-  bool IsSought(const Seating& next) const;
   bool IsStale(const Seating& next) const;
 
   // seats that others tell (membership_seats.cc)
@@ -231,7 +233,11 @@ class Membership {
   bool LeavesByItsRecord(const PeerId& peer) const;
   bool Silent(Time now, const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
+  bool SitsHere(const PeerId& peer) const;
+  LineageCount OtherLineages() const;
+  LineageRank RankHere() const;
   const RosterRecord* BestOtherLineage();
+  void ForgetDoubts(const Seating& entered);
   void ListenAnew(Time now);
   bool Trained() const;
 
@@ -260,9 +266,10 @@ class Membership {
   Time left_since_;
   SeatRumors rumors_;  // of the present view
   Time asked_steward_;
-  std::set<PeerId> ahead_;  // know seats or views that are not known here, by their records
-  Time ask_ahead_at_;       // one of them; of use where there are some
-  std::set<PeerId> down_;   // ForgetStrangers bounds it
+  std::set<PeerId> ahead_;    // know seats or views that are not known here, by their records
+  Time ask_ahead_at_;         // one of them; of use where there are some
+  std::set<PeerId> down_;     // ForgetStrangers bounds it
+  std::set<PeerId> doubted_;  // those of down_ that were silent, or sat elsewhere by their records
   size_t forget_at_ = kMaxStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view

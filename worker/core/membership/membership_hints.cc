@@ -22,16 +22,6 @@ bool Membership::GoesOnWithout(const Seating& next) const {
 // Nobody else would lose anything by what this peer does.
 bool Membership::IsNewcomer() const { return !seated() || seating_->occupants().size() == 1; }
 
-// A lineage that is in the roster may have lost all members but one: those that it draws are the
-// next ones. Not if it ends the job, which two of its members must say.
-bool Membership::IsSought(const Seating& next) const {
-  if (next.view().target_met) return false;
-  const ViewHash origin = OriginOf(next.view(), next.hash());
-  return std::any_of(roster_.live().begin(), roster_.live().end(), [&](const auto& entry) {
-    return entry.second.seated && entry.second.lineage.origin == origin;
-  });
-}
-
 Confirmation Membership::AskWitnesses(const Seating& next) const {
   const bool same_lineage = seated() && OriginOf(next.view(), next.hash()) == lineage().origin;
   if (!same_lineage) return AskMembers(next);
@@ -43,7 +33,7 @@ Confirmation Membership::AskMembers(const Seating& next) const {
   const bool other_lineage = !seated() || OriginOf(next.view(), next.hash()) != lineage().origin;
   // The end of the job is not for newcomers to say.
   const bool ends = next.view().target_met;
-  const bool alone = !ends && (IsNewcomer() || (other_lineage && IsSought(next)));
+  const bool alone = !ends && IsNewcomer();
   const PeerId chief = alone || other_lineage ? PeerId() : steward().value_or(PeerId());
   return {alone ? Rule::kNewcomer : Rule::kTwoMembers, seating_ ? seating_->hash() : ViewHash(),
           next.hash(), Others(next), chief};
@@ -109,7 +99,7 @@ message::ViewVote Membership::VoteOn(const ViewHash& held, const ViewHash& named
   if (const auto accepted = witness_.Accepted(held); accepted && accepted->view == named)
     return {named, message::ViewVote::Kind::kAccepted, accepted->ballot};
   const bool told = std::any_of(hints_.begin(), hints_.end(), [&](const Hint& hint) {
-    return hint.next.hash() == named && (IsNewcomer() || IsSought(hint.next));
+    return hint.next.hash() == named && IsNewcomer();
   });
   return {named, told ? message::ViewVote::Kind::kHeld : message::ViewVote::Kind::kUnknown, 0};
 }

@@ -61,7 +61,7 @@ bool Membership::Trained() const {
 void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
   metrics_.joins_asked->Add();
   std::optional<LineageRank> leaving;
-  if (seated()) leaving = lineage();
+  if (seated()) leaving = RankHere();
   // Two lineages have the same numbers, and each its own first parameters: for anybody else they
   // count for nothing.
   const bool elsewhere = holds_first_ && peer != first_from_;
@@ -131,22 +131,32 @@ void Membership::NoteFirstMissed(Time now) {
   log_.Warning("no donor gives the job's first parameters: the trainer starts from its own", {});
 }
 
-// A member of the best lineage that beats ours; of those one that was not asked in vain. Who is
-// down is not left out: what is known of the members of other lineages are their records.
+// Whatever its record says: that may be older than the seat. Who has gone is down.
+bool Membership::SitsHere(const PeerId& peer) const {
+  return seating_ && seating_->CellOf(peer) && !down_.contains(peer);
+}
+
+LineageCount Membership::OtherLineages() const {
+  return CountLineages(roster_.live(), [this](const PeerId& peer) { return SitsHere(peer); });
+}
+
+// Members that live in the present view, with this peer.
+LineageRank Membership::RankHere() const {
+  return {.members = LiveOthers() + 1, .origin = lineage().origin};
+}
+
+// A member of the best lineage that beats ours; of those one that was not asked in vain.
 const RosterRecord* Membership::BestOtherLineage() {
-  const LineageRank own = lineage();
-  const RosterRecord* best = nullptr;
+  const auto best = OtherLineages().Better(RankHere());
+  if (!best) return nullptr;
+  const RosterRecord* chosen = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
-    if (!record.seated || record.leaving || record.lineage.origin == own.origin) continue;
-    if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
-    if (!record.lineage.Beats(own)) continue;
-    const bool again = best != nullptr && lineage_asked_.contains(best->member.id);
-    if (best == nullptr || record.lineage.Beats(best->lineage) ||
-        (record.lineage == best->lineage && again))
-      best = &record;
+    const bool there = record.seated && !record.leaving && record.lineage.origin == best->origin;
+    if (!there || SitsHere(peer)) continue;
+    if (chosen == nullptr || lineage_asked_.contains(chosen->member.id)) chosen = &record;
   }
-  if (best != nullptr && !lineage_asked_.insert(best->member.id).second) lineage_asked_.clear();
-  return best;
+  if (chosen != nullptr && !lineage_asked_.insert(chosen->member.id).second) lineage_asked_.clear();
+  return chosen;
 }
 
 // A member of a lineage that loses against another one asks the winner for a seat.
@@ -158,7 +168,8 @@ void Membership::SeekBetterLineage(Time now, Actions& out) {
     return;
   }
   seek_lineage_at_ = now + kSeekLineageEvery;
-  log_.Info("asking the better lineage for a seat", {{"members", best->lineage.members}});
+  log_.Info("asking the better lineage for a seat",
+            {{"live", OtherLineages().Of(best->lineage.origin).members}});
   AskForSeat(now, best->member.id, out);
 }
 

@@ -19,9 +19,14 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (trainer_ && request.schema != trainer_->schema)
     return JoinAnswer{
         JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable), trainer_->marks};
-  if (request.lineage && !lineage().Beats(*request.lineage))
-    return JoinAnswer{
-        JoinAnswer::Kind::kRefused, {}, {}, "its lineage does not lose against this one"};
+  if (request.lineage) {
+    // Whoever asks may see less of its own lineage than is seen here, or say so.
+    LineageRank theirs = OtherLineages().Of(request.lineage->origin);
+    theirs.members = std::max(theirs.members, request.lineage->members);
+    if (!RankHere().Beats(theirs))
+      return JoinAnswer{
+          JoinAnswer::Kind::kRefused, {}, {}, "its lineage does not lose against this one"};
+  }
   const size_t waiting = joiners_.size() - joiners_.count(request.member.id);
   if (seating_->occupants().size() + waiting >= MaxMembersOf(newest_))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};

@@ -21,6 +21,10 @@ bool Membership::Forsaken(const View& view, const ViewHash& hash) const {
   });
 }
 
+bool Membership::HasLeft(const ViewHash& view) const {
+  return Forsaken(view) || std::find(past_.begin(), past_.end(), view) != past_.end();
+}
+
 void Membership::Forsake(const Entered& view) {
   if (view.view.none() || Forsaken(view.view)) return;
   forsaken_.push_back(view);
@@ -40,9 +44,9 @@ bool Membership::Wants(const Seating& next) const {
     return included && !older;
   }
   if (IsOwnBranch(view)) return included && left_ == view.parent;
-  const LineageRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
-  if (theirs.origin == lineage().origin) return included && view.epoch > seating_->view().epoch;
-  return included && theirs.Beats(lineage());
+  const ViewHash theirs = OriginOf(view, next.hash());
+  if (theirs == lineage().origin) return included && view.epoch > seating_->view().epoch;
+  return included && OtherLineages().Of(theirs).Beats(RankHere());
 }
 
 void Membership::TakePending(Time now, Actions& out) {
@@ -109,8 +113,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
       if (view.members.size() > 1) joiners_.clear();
     }
   }
-  // The same view again, in another seat: who left it is still gone.
-  if (seating.hash() != last_.view) departed_.clear();
+  ForgetDoubts(seating);
   last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
   lineage_asked_.clear();
   AveragingId next = view.first_averaging;
@@ -149,6 +152,16 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
                              {"branch", seating_->view().branch}});
   LetStartOnce(out);
   if (seating_->view().target_met) EndJob(now, out);
+}
+
+// Whoever made the view has heard its members, perhaps in another lineage. This peer, which took
+// some for gone, has not listened there yet.
+void Membership::ForgetDoubts(const Seating& entered) {
+  // The same view again, in another seat: who left it is still gone.
+  if (entered.hash() != last_.view) departed_.clear();
+  std::erase_if(doubted_, [&](const PeerId& peer) {
+    return entered.CellOf(peer).has_value() && down_.erase(peer) > 0;
+  });
 }
 
 void Membership::EndJob(Time now, Actions& out) {

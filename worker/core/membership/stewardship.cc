@@ -48,6 +48,7 @@ void Membership::FindSilent(Time now) {
     if (lost || Gone(now, member.id)) {
       log_.Info("peer silent", {{"peer", member.id.brief()}});
       found |= down_.insert(member.id).second;
+      doubted_.insert(member.id);
     }
   }
   if (found) averaging_.SetDown(down_);
@@ -60,6 +61,8 @@ void Membership::Govern(Time now, Actions& out) {
     leader_->OnTimer(now, out);
     if (leader_->decided()) {
       const View view = leader_->view();
+      // Nobody came along: those that it asked may have gone where the job lives on.
+      if (view.members.size() == 1 && LivesElsewhere()) return Unseat(now, out);
       return Announce(now, view, out);
     }
     return;

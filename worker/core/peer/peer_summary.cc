@@ -53,14 +53,14 @@ std::vector<std::string> Peer::LostWorkers() const {
   return {lost.begin(), lost.end()};
 }
 
-// Two of them that last are two jobs: each has a model of its own.
+// Two of them that last are two jobs: each has a model of its own. Members of a view that broke up
+// take each other for down; their records say that they live.
 std::vector<ViewHash> Peer::Lineages() const {
   std::set<ViewHash> lineages;
   if (membership_.seated()) lineages.insert(membership_.lineage().origin);
   for (const auto& [peer, record] : roster_.live()) {
     if (lineages.size() == PeerSummary::kMaxLineages) break;
-    const bool lives = record.seated && !record.leaving && !membership_.down().contains(peer);
-    if (lives) lineages.insert(record.lineage.origin);
+    if (record.seated && !record.leaving) lineages.insert(record.lineage.origin);
   }
   return {lineages.begin(), lineages.end()};
 }

@@ -34,7 +34,7 @@ struct Committed {
 
 // Rank of a lineage when two of them meet (docs/views.md).
 struct LineageRank {
-  uint64_t members = 0;  // View::fork_members
+  uint64_t members = 0;  // that live in it; in a record: of its view at the making
   ViewHash origin;
   bool operator==(const LineageRank&) const = default;
   bool Beats(const LineageRank& other) const {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <vector>
 
 #include "tests/unit/worker_core/world/peer_world.h"
 
@@ -121,6 +123,74 @@ TEST(MembershipTest, ABranchOfOneBesideABiggerLineageComesBack) {
     EXPECT_TRUE(world.Together());
     EXPECT_GE(world.Summary(loner).averaging, averaging + 3);
     EXPECT_EQ(world.Summary(loner).divergence, 0U);
+  }
+}
+
+// Of eight six live, which make no new view. The seven beside them are more.
+TEST(MembershipTest, TheLineageInWhichMoreLiveWins) {
+  PeerWorld world(31, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add(Milliseconds(20), 0);
+  for (int i = 0; i < 7; ++i) world.Add(Milliseconds(20), 1);
+  world.RunFor(Seconds(2));
+  ASSERT_EQ(world.Summary(0).view->members, 8U);
+  ASSERT_EQ(world.Summary(8).view->members, 7U);
+  const size_t steward = StewardOf(world);
+  for (size_t killed = 0, i = 0; killed < 2; ++i) {
+    if (i == steward) continue;
+    world.Kill(i);
+    ++killed;
+  }
+  world.RunFor(Seconds(4));  // until their records are gone
+  const ViewHash bigger = world.Summary(8).view->lineage;
+  ASSERT_EQ(world.Summary(steward).view->members, 6U);
+  for (size_t i = 8; i < 15; ++i) world.node(i).island = 0;
+  ASSERT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
+  EXPECT_EQ(world.Summary(steward).view->lineage, bigger);
+  EXPECT_EQ(world.Summary(8).view->members, 13U);
+}
+
+// The halves of a job that was cut in two take each other for dead. When one takes the others in,
+// its new members may govern there, and know nothing of them yet.
+TEST(MembershipTest, NobodyLosesItsSeatToAMemberThatComesFromAnotherLineage) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 6; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    for (size_t i = 0; i < 3; ++i) world.node(i).island = 1;
+    world.RunFor(Seconds(12));
+    ASSERT_NE(world.Summary(0).view->lineage, world.Summary(3).view->lineage) << seed;
+    std::vector<ViewHash> before;
+    for (size_t i = 0; i < 6; ++i) before.push_back(world.Summary(i).view->lineage);
+    for (size_t i = 0; i < 3; ++i) world.node(i).island = 0;
+    std::set<size_t> unseated;
+    for (int ms = 0; ms < 10'000 && !world.Together(); ++ms) {
+      world.RunFor(Milliseconds(1));
+      for (size_t i = 0; i < 6; ++i)
+        if (!world.Summary(i).view) unseated.insert(i);
+    }
+    ASSERT_TRUE(world.Together()) << seed << world.Describe();
+    for (const size_t i : unseated)
+      EXPECT_NE(world.Summary(i).view->lineage, before[i]) << seed << ": " << i;
+  }
+}
+
+// What the operator reads: any agent of either part shows that there are two. Four of seven keep
+// their view, and had taken the three for dead.
+TEST(MembershipTest, BothPartsOfABrokenViewSayThatTheJobHasTwoLineages) {
+  PeerWorld world(32, EveryTenSteps());
+  for (int i = 0; i < 7; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 3; ++i) world.node(i).island = 1;
+  world.RunFor(Seconds(12));
+  ASSERT_NE(world.Summary(0).view->lineage, world.Summary(3).view->lineage);
+  world.lose = [](size_t, size_t, const Message& message) {  // so that they do not merge
+    return std::holds_alternative<message::JoinRequest>(message);
+  };
+  for (size_t i = 0; i < 3; ++i) world.node(i).island = 0;
+  world.RunFor(Seconds(10));
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(world.Summary(i).lineages.size(), 2U) << i;
+    EXPECT_TRUE(world.Summary(i).lost.empty()) << i << " calls a living worker dead";
   }
 }
 

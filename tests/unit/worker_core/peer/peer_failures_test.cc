@@ -175,6 +175,32 @@ TEST(PeerFailureTest, WhoIsLeftAloneMakesNoBranchWhileAnotherGoesOnElsewhere) {
   ExpectAgreement(world);
 }
 
+// Four of seven die, and the others hear nothing of each other. The oldest branches. The next one
+// has somebody to ask, who does not come along; by then it sees in the roster where the job lives
+// on.
+TEST(PeerFailureTest, WhomNobodyFollowsMakesNoBranchWhileAnotherGoesOnElsewhere) {
+  PeerWorld world(5, EveryTenSteps());
+  for (int i = 0; i < 7; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t first = 0;
+  while (!world.Summary(first).steward) ++first;
+  std::vector<size_t> left;
+  for (size_t i = 0; i < 7 && left.size() < 2; ++i)
+    if (i != first) left.push_back(i);
+  bool deaf = true;
+  world.lose = [&](size_t, size_t, const Message&) { return deaf; };
+  for (size_t i = 0; i < 7; ++i)
+    if (i != first && i != left[0] && i != left[1]) world.Kill(i);
+  world.RunFor(Seconds(12));
+  const auto branches = [&](size_t i) {
+    return world.node(i).metrics().Value("crowdsurf_round_branches_total");
+  };
+  EXPECT_EQ(branches(first), 1);
+  EXPECT_EQ(branches(left[0]) + branches(left[1]), 0);
+  deaf = false;
+  EXPECT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
+}
+
 TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
   AveragingConfig config = EveryTenSteps();
   config.target.samples = 5000;
