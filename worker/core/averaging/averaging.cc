@@ -77,6 +77,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   // What others said while an averaging was open was kept back (Learn).
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another lineage
+  rounds_.SetMin(next_);
   AskForFirst(now, out);
   AskToBeWoken(out);
   CheckDue(now, out);

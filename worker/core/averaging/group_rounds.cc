@@ -83,10 +83,13 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, Paren
   } else {
     ended_.clear();
     CloseAll(now, parent, out);
-    previous_ = KnownView();
     // Nothing of the old lineage is answered any more, so its promises cannot be broken; epochs of
-    // the new lineage may be smaller. The same view again, under another seat: promises stand.
-    if (hash != view_.hash) table_ = WitnessTable();
+    // the new lineage may be smaller. The same view again, under another seat: promises stand, and
+    // members that are in a round of its parent yet need an answer.
+    if (hash != view_.hash) {
+      previous_ = KnownView();
+      table_ = WitnessTable();
+    }
   }
   speaking_.clear();
   calls_.clear();

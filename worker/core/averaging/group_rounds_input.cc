@@ -185,6 +185,22 @@ void GroupRounds::Unknown(Time now, const PeerId& from, const message::RoundFram
   LateDuty(from, message, frame, out);
 }
 
+bool GroupRounds::Declines(const PeerId& from, const message::RoundFrame& message, Actions& out) {
+  if (message.averaging >= min_) return false;
+  const auto frame = DecodeFrame(message.frame);
+  if (!frame) {
+    metrics_.RefuseFrame(FrameRefusal::kGarbled);
+    return true;
+  }
+  metrics_.RefuseFrame(FrameRefusal::kOtherView);
+  const bool values =
+      std::holds_alternative<Ready>(frame->body) || std::holds_alternative<Fetch>(frame->body);
+  if (values) SendTo(from, Frame{frame->instance, Bye{ByeReason::kSatOut}}, message, out);
+  if (std::holds_alternative<Ask>(frame->body))
+    SendTo(from, Frame{frame->instance, Bye{ByeReason::kCannotSpeak}}, message, out);
+  return true;
+}
+
 // It is in this group's round under another list, to which it is bound: values have moved by it.
 bool GroupRounds::InOtherList(const message::RoundFrame& message) const {
   return std::any_of(instances_.begin(), instances_.end(), [&](const auto& entry) {

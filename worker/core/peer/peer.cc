@@ -61,8 +61,12 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
       if (averaging_.HasBegun(message.averaging)) deliver();
     return;
   }
-  if constexpr (std::is_same_v<M, message::RoundFrame>)
+  if constexpr (std::is_same_v<M, message::RoundFrame>) {
     if (IsBeat(message.frame)) return;  // of use now or never
+    // Who was never there says nothing: its word would count as a sign of life of a member.
+    if (membership_.HasLeft(message.view) && averaging_.rounds().Declines(from, message, out))
+      return;
+  }
   // Of a view that this peer may be about to enter: kept, and handled then (Settle).
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;
