@@ -18,6 +18,8 @@ constexpr uint64_t kMaxReplays = 4;  // of each statement
 struct SeedResult {
   RoundReport round;
   ChaosReport chaos;
+  Duration step;  // of the slowest trainer
+  bool long_steps = false;
 };
 
 // One round and a whole job with every seed (docs/simulator.md).
@@ -30,7 +32,10 @@ SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   DrawGraph(command.strategy, scenario);
   scenario.gives_first = command.first;
   scenario.log = log;
-  return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
+  return {.round = RunRound(DrawScenario(seed)),
+          .chaos = RunChaos(scenario),
+          .step = scenario.trainer.step_time * (1 + scenario.speed_spread),
+          .long_steps = scenario.trainer.step_time >= kLongStep};
 }
 
 // Text of a replay: one line an entry.
@@ -57,6 +62,16 @@ std::string Escaped(const std::string& text) {
     out += c == '\n' ? ' ' : c;
   }
   return out;
+}
+
+void AddHealing(const SeedResult& result, uint64_t seed, ChaosTotals& totals) {
+  const double healed = result.chaos.healed_after.seconds();
+  const double steps = healed / result.step.seconds();
+  double& slowest = result.long_steps ? totals.max_healed_steps : totals.max_healed_seconds;
+  const double measured = result.long_steps ? steps : healed;
+  if (measured <= slowest) return;
+  slowest = measured;
+  (result.long_steps ? totals.slowest_steps_seed : totals.slowest_seed) = seed;
 }
 
 // Counts what a run has broken; the first runs of each statement can be replayed.
@@ -114,22 +129,25 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
       "\"in_parts\":%d,\"exact\":%d,\"counts_checked\":%d,\"described\":%d,\"repaired\":%d,"
       "\"kept\":%d,"
       "\"branches\":%d,\"healed_"
-      "seconds_max\":%.3f,\"slowest_seed\":%d%s}\n",
+      "seconds_max\":%.3f,\"slowest_seed\":%d,\"healed_steps_max\":%.1f,"
+      "\"slowest_steps_seed\":%d%s}\n",
       command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.in_parts,
       totals.exact, totals.counts_checked, totals.described, totals.repaired, totals.kept,
-      totals.branches, totals.max_healed_seconds, totals.slowest_seed, outer);
+      totals.branches, totals.max_healed_seconds, totals.slowest_seed, totals.max_healed_steps,
+      totals.slowest_steps_seed, outer);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   std::string text = absl::StrFormat(
       "%d seeds from %d, %d to %d members: %d events, %d survivors, %d averagings delivered (%d "
-      "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s (seed %d), "
-      "trace "
-      "%016x\n",
+      "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s (seed %d); "
+      "where steps are long, %.1f steps (seed %d); "
+      "trace %016x\n",
       totals.runs, command.seed, command.min_members, command.max_members, totals.events,
       totals.survivors, totals.delivered, totals.exact, totals.repaired, totals.kept,
-      totals.branches, totals.max_healed_seconds, totals.slowest_seed, totals.trace);
+      totals.branches, totals.max_healed_seconds, totals.slowest_seed, totals.max_healed_steps,
+      totals.slowest_steps_seed, totals.trace);
   if (command.outer)
     absl::StrAppend(&text, totals.outer_steps, " outer steps, ", totals.outer_begins,
                     " bases begun, ", totals.outer_fetched, " fetched\n");
@@ -166,7 +184,9 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   ChaosTotals totals;
   Trace trace;
   // In the order of the seeds, so that the trace does not depend on the threads.
-  for (const auto& [round, chaos] : results) {
+  for (const SeedResult& result : results) {
+    const RoundReport& round = result.round;
+    const ChaosReport& chaos = result.chaos;
     const std::string replay =
         absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
                      " --seeds 1 --members ", command.min_members, "..", command.max_members,
@@ -205,10 +225,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.first.taken += chaos.first.taken;
     totals.first.own += chaos.first.own;
     totals.first.compared += chaos.first.compared;
-    if (chaos.healed_after.seconds() > totals.max_healed_seconds) {
-      totals.max_healed_seconds = chaos.healed_after.seconds();
-      totals.slowest_seed = command.seed + totals.runs - 1;
-    }
+    AddHealing(result, command.seed + totals.runs - 1, totals);
   }
   totals.trace = trace.hash();
   return totals;

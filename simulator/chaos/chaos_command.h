@@ -57,8 +57,10 @@ struct ChaosTotals {
   uint64_t subnet_kept = 0;
   FirstStarts first;
   MixingTotals mixing;
-  double max_healed_seconds = 0;  // virtual
-  uint64_t slowest_seed = 0;      // whose run that is
+  double max_healed_seconds = 0;    // virtual; of jobs with short steps
+  uint64_t slowest_seed = 0;        // whose run that is
+  double max_healed_steps = 0;      // of the slowest trainer; of jobs with long steps (kLongStep)
+  uint64_t slowest_steps_seed = 0;  // whose run that is
 };
 
 ChaosTotals RunSeeds(const ChaosCommand& command);

@@ -72,7 +72,7 @@ class Draw {
   void DrawLongSteps() {
     Rng steps = Rng(s_.seed).Fork("steps");
     if (!steps.Bernoulli(0.1)) return;
-    s_.trainer.step_time = Milliseconds(static_cast<int64_t>(100 + steps.Uniform(1901)));
+    s_.trainer.step_time = kLongStep + Milliseconds(static_cast<int64_t>(steps.Uniform(1901)));
     s_.interval_steps = static_cast<double>(1 + steps.Uniform(2));
   }
 
@@ -202,7 +202,7 @@ void DrawIst(ChaosScenario& scenario) {
   scenario.trainer.elements = static_cast<uint32_t>(scenario.units.elements());
   // A member that missed an averaging takes its base at a step boundary. Where steps are long and
   // each ends with an averaging, it is a base behind for ever (docs/round.md, Known).
-  if (scenario.trainer.step_time >= Milliseconds(100))
+  if (scenario.trainer.step_time >= kLongStep)
     scenario.interval_steps = std::max(scenario.interval_steps, 4.0);
 }
 

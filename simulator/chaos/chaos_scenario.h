@@ -61,6 +61,9 @@ enum class ChaosPlant : uint8_t {
 
 // That start at the beginning, of a drawn job: more would be more than a round can have ranks.
 inline constexpr int kMostMembers = 64;
+// Steps from here on are long: between two averagings lie seconds, and how fast survivors come
+// together is told in steps.
+inline constexpr Duration kLongStep = Milliseconds(100);
 
 struct ChaosScenario {
   uint64_t seed = 1;

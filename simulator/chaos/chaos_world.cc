@@ -315,7 +315,10 @@ void ChaosWorld::Heal() {
   network_.Heal();
   board_.Heal();
   for (const ChaosScenario::Spell& spell : scenario_.hidden) board_.Show(spell.node, spell.of);
-  for (auto& node : nodes_) node->Thaw();
+  for (auto& node : nodes_) {
+    node->Thaw();
+    node->HealTrainer();
+  }
   // From here on suspicion is accurate: every death is told.
   for (auto& node : nodes_)
     for (auto& other : nodes_)

@@ -194,7 +194,7 @@ void PeerNode::FillMore() {
   if (there > 0 && !std::exchange(filling.told, true)) ++in_parts_;
   // A NaN in what is left: the chance is that of a snapshot, which has so many parts on average.
   const auto parts = static_cast<double>(std::bit_width(size));
-  if (filling_rng_.Bernoulli(scenario_.trainer.refuse / parts)) {
+  if (filling_rng_.Bernoulli(trainer_.refuse() / parts)) {
     filling_.reset();
     trainer_.OnRelease(published.averaging);
     return Local(worker::PublishRefused{published.averaging});

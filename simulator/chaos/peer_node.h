@@ -54,6 +54,7 @@ class PeerNode : public ActionHost<float> {
   // What the trainer was given last: a result that was delivered from `region`.
   const std::vector<float>& Result(worker::Region region) { return At(region).values; }
   const LeaseTrainer* leases() const { return trainer_.leases(); }
+  void HealTrainer() { trainer_.Heal(); }
   uint64_t in_parts() const { return in_parts_; }   // snapshots that were told of before their end
   double Made() const { return Totals().samples; }  // samples, by its trainer
   void Leave();

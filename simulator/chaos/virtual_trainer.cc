@@ -8,7 +8,7 @@
 namespace crowdsurf::simulator {
 
 VirtualTrainer::VirtualTrainer(int node, TrainerOptions options, Rng rng, Violations& violations)
-    : node_(node), options_(options), rng_(rng), violations_(violations) {
+    : node_(node), options_(options), refuse_(options.refuse), rng_(rng), violations_(violations) {
   for (uint32_t i = 0; i < options_.elements; ++i)
     parameters_.push_back(static_cast<float>(rng_.Normal()));
   if (!options_.data.none()) leases_.emplace(options_.step_time, options_.data.unit);
@@ -64,7 +64,7 @@ bool VirtualTrainer::Publish(worker::AveragingId averaging, SnapshotId snapshot,
   if (in_use_)
     Add("outbox", absl::StrCat("snapshot for averaging ", averaging.value(),
                                " asked for while that of ", published_.value(), " is in use"));
-  if (rng_.Bernoulli(options_.refuse)) return false;
+  if (rng_.Bernoulli(refuse_)) return false;
   // Training is a random walk, so that snapshots differ.
   for (float& value : parameters_) value += static_cast<float>(0.1 * rng_.Normal());
   outbox.values = parameters_;

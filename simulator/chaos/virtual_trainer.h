@@ -53,6 +53,9 @@ class VirtualTrainer {
   void OnDeliver(worker::AveragingId averaging, const RegionBuffer& outbox,
                  const RegionBuffer& result);
   void OnRelease(worker::AveragingId averaging);
+  // From now on every snapshot is finite.
+  void Heal() { refuse_ = 0; }
+  double refuse() const { return refuse_; }
   std::optional<SnapshotId> in_use() const { return in_use_; }
   const std::vector<float>& parameters() const { return parameters_; }
   const LeaseTrainer* leases() const { return leases_ ? &*leases_ : nullptr; }
@@ -62,6 +65,7 @@ class VirtualTrainer {
 
   const int node_;
   const TrainerOptions options_;
+  double refuse_;  // chance that the next snapshot has a NaN in it
   Rng rng_;
   Violations& violations_;
   std::optional<LeaseTrainer> leases_;
