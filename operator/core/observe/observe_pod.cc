@@ -141,6 +141,18 @@ void ReadLastWords(PodFacts& facts) {
   }
 }
 
+// An agent ends when its job is over, and kubelet starts it again while another container runs.
+// What it left behind the first time is its end: the new one has nothing to do.
+void ReadEarlierWords(const json& status, PodFacts& facts) {
+  auto before = EndOf(status, "lastState.terminated");
+  const auto words = before ? ParseLastWords(before->output) : std::nullopt;
+  if (!words || !words->progress.target_met) return;
+  facts.last_words = words->progress;
+  if (!facts.trainer) return;
+  facts.agent = std::move(before);
+  facts.agent->output = words->reason;
+}
+
 void ReadInitContainers(const json& pod, PodFacts& facts) {
   std::set<std::string> sidecars;
   Each(pod, "spec.initContainers", [&](const json& container) {
@@ -153,7 +165,8 @@ void ReadInitContainers(const json& pod, PodFacts& facts) {
     if (name != kAgentContainer)
       return ReadInit(status, sidecars.contains(name), starts_again, facts);
     facts.agent = LastEndOf(status);
-    if (facts.agent) ReadLastWords(facts);
+    if (facts.agent) return ReadLastWords(facts);
+    ReadEarlierWords(status, facts);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/core/decide/classify.h"
 #include "operator/core/job/rfc3339.h"
 #include "operator/core/pods/node_marks.h"
 #include "operator/core/pods/pod_builder.h"
@@ -182,6 +183,30 @@ TEST(ObservePod, AnAgentsLastWordsSayWhetherTheTargetWasMet) {
   }
   ended["terminated"]["message"] = R"({"reason":"asked to leave","samples":-1,"step":1e300})";
   EXPECT_EQ(ObservePod(pod)->facts.last_words, Progress{});
+}
+
+// Kubelet starts a sidecar again while another container runs: nobody may see it between its lives.
+TEST(ObservePod, AnAgentThatBeganAgainAfterTheTargetHasEnded) {
+  json pod = Pod();
+  json& agent = pod["status"]["initContainerStatuses"][0];
+  pod["status"]["containerStatuses"][0]["state"] = {{"running", json::object()}};
+  json& trainer = pod["status"]["containerStatuses"][1]["state"];
+  agent["state"] = {{"running", {{"startedAt", "2026-11-21T10:09:01Z"}}}};
+  agent["lastState"] = {{"terminated",
+                         {{"exitCode", 0},
+                          {"finishedAt", "2026-11-21T10:09:00Z"},
+                          {"message", R"({"reason":"target met","samples":900})"}}}};
+  trainer = {{"running", json::object()}};
+  ASSERT_TRUE(ObservePod(pod)->facts.last_words.has_value());
+  EXPECT_TRUE(ObservePod(pod)->facts.last_words->target_met);
+  EXPECT_FALSE(ObservePod(pod)->facts.agent.has_value()) << "its trainer may still come to its end";
+  trainer = {{"terminated", {{"exitCode", 0}, {"finishedAt", "2026-11-21T10:09:02Z"}}}};
+  const PodFacts facts = ObservePod(pod)->facts;
+  ASSERT_TRUE(facts.agent.has_value());
+  EXPECT_EQ(facts.agent->at, At("2026-11-21T10:09:00Z"));
+  EXPECT_TRUE(HasEnded(facts));
+  agent["lastState"]["terminated"]["message"] = R"({"reason":"asked to leave"})";
+  EXPECT_FALSE(ObservePod(pod)->facts.agent.has_value()) << "it crashed or left, and works again";
 }
 
 TEST(ObservePod, AClaimThatIsMissingIsNoLackOfSpotMachines) {
