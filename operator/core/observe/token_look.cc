@@ -53,7 +53,7 @@ StatusOr<TokenPod> LookAtToken(const std::string& token, const std::string& audi
   // A claim's name has a dot in it.
   const TokenPod pod{TextUnder(claims, "/kubernetes.io/namespace"),
                      TextUnder(claims, "/kubernetes.io/pod/name"),
-                     TextUnder(claims, "/kubernetes.io/pod/uid")};
+                     TextUnder(claims, "/kubernetes.io/pod/uid"), TextUnder(claims, "/iss")};
   if (!IsObjectName(pod.space) || !IsObjectName(pod.name) || pod.uid.empty()) {
     return absl::PermissionDeniedError("the token is not a pod's");
   }

@@ -15,6 +15,7 @@ namespace crowdsurf::controller {
 
 struct TokenPod {
   std::string space, name, uid;
+  std::string issuer = {};  // as the token says; empty where a review names the pod
 };
 
 // Tokens of pods have some 1,200 bytes.

@@ -95,7 +95,7 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
   KubeClient& client = options_.grants != nullptr ? *options_.grants : client_;
   ASSIGN_OR_RETURN(const TokenPod claim,
                    options_.review ? options_.review(token) : ReviewPodToken(client, token));
-  const auto& [space, name, uid] = claim;
+  const auto& [space, name, uid, issuer] = claim;
   const auto pod = client.Get("/api/v1/namespaces/" + space + "/pods/" + name);
   if (absl::IsNotFound(pod.status())) {
     return absl::PermissionDeniedError("the token's pod is gone");

@@ -45,7 +45,9 @@ StatusOr<TokenPod> TokenGate::Review(const std::string& token) {
       remembered_.Add();
       return before->second.why;
     }
-    if (!(known ? workers_ : strangers_).Take(now)) {
+    // An issuer may change while a cluster runs, so another one is no reason to refuse.
+    const bool issued = issuers_.empty() || issuers_.contains(claimed->issuer);
+    if (!(known && issued ? workers_ : strangers_).Take(now)) {
       no_budget_.Add();
       return absl::UnavailableError("too many tokens are shown: ask again");
     }
@@ -53,6 +55,8 @@ StatusOr<TokenPod> TokenGate::Review(const std::string& token) {
   StatusOr<TokenPod> pod = ReviewPodToken(client_, token);
   if (pod.ok()) {
     accepted_.Add();
+    const std::lock_guard lock(mutex_);
+    if (issuers_.size() < kMaxIssuers) issuers_.insert(claimed->issuer);
   } else if (absl::IsUnavailable(pod.status())) {
     unavailable_.Add();  // which says nothing about the token
   } else {

@@ -5,13 +5,15 @@
 // token's hash; then a budget is asked, and only then the API server, by a client that nobody else
 // uses, so that neither its connections nor a pause that it earns delay the operator's own work. A
 // token that names a worker that the operator knows has a budget of its own: whoever does not know
-// the uid of a live worker cannot use that up. Thread-safe; blocks for one request. Bound:
-// kMaxRefused refusals, the oldest go. Metric: crowdsurf_operator_token_reviews_total{result}.
+// the uid of a live worker, or says another issuer than tokens that the API server took, cannot use
+// that up. Thread-safe; blocks for one request. Bounds: kMaxRefused refusals, the oldest go;
+// kMaxIssuers issuers. Metric: crowdsurf_operator_token_reviews_total{result}.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/metrics.h"
@@ -26,6 +28,7 @@ namespace crowdsurf::controller {
 class TokenGate {
  public:
   static constexpr size_t kMaxRefused = 1024;
+  static constexpr size_t kMaxIssuers = 8;  // an API server has one, and old ones for a time
   // Of workers: a job of a thousand that starts at once is through in ten seconds. Of all others:
   // an API server answers thousands a second.
   static constexpr double kWorkersBurst = 400, kWorkersASecond = 100;
@@ -61,6 +64,7 @@ class TokenGate {
   TokenBucket workers_{kWorkersBurst, kWorkersASecond};
   TokenBucket strangers_{kStrangersBurst, kStrangersASecond};
   std::map<std::string, Refused> refusals_;  // by the token's SHA-256
+  std::set<std::string> issuers_;            // of tokens that the API server took
 };
 
 }  // namespace crowdsurf::controller

@@ -31,8 +31,10 @@ class TokenGateTest : public testing::Test {
   }
   // signature: anybody may write one.
   static std::string Token(const std::string& uid, const std::string& signature = "c2ln",
-                           const char* audience = "crowdsurf") {
+                           const char* audience = "crowdsurf",
+                           const char* issuer = "https://kubernetes.default.svc") {
     const json claims = {
+        {"iss", issuer},
         {"aud", {audience}},
         {"exp", 1'800'003'600},
         {"kubernetes.io", {{"namespace", "team"}, {"pod", {{"name", "crowd-0-1"}, {"uid", uid}}}}}};
@@ -88,6 +90,27 @@ TEST_F(TokenGateTest, AFloodOfForgedTokensIsBoundedAndWorkersGoOn) {
   EXPECT_TRUE(gate_.Review(Token("uid-0")).ok()) << "a worker that the operator knows";
   now_ = now_ + Seconds(1);
   EXPECT_TRUE(gate_.Review(Token("uid-new")).ok()) << "one that its watch has not told yet";
+}
+
+// As after a change of the API server's flag: old and new tokens are good for a time.
+TEST_F(TokenGateTest, AnIssuerThatTheServerHasNotAcceptedYetSharesTheStrangersBudget) {
+  ASSERT_TRUE(gate_.Review(Token("uid-0")).ok());
+  Know(false);
+  const auto forged = [&](int i, const char* issuer) {
+    return gate_.Review(Token("uid-0", "f" + std::to_string(i), "crowdsurf", issuer)).status();
+  };
+  int reviewed = 0;
+  for (int i = 0; i < 200; ++i) reviewed += absl::IsUnauthenticated(forged(i, "https://evil"));
+  EXPECT_EQ(reviewed, TokenGate::kStrangersBurst) << "though it names a live worker";
+  Know(true);
+  EXPECT_TRUE(gate_.Review(Token("uid-0", "c2lo")).ok()) << "the workers' budget is untouched";
+  now_ = now_ + Seconds(1);
+  EXPECT_TRUE(gate_.Review(Token("uid-0", "new", "crowdsurf", "https://new")).ok());
+  Know(false);
+  now_ = now_ + Seconds(1);
+  int more = 0;
+  for (int i = 0; i < 100; ++i) more += absl::IsUnauthenticated(forged(500 + i, "https://new"));
+  EXPECT_EQ(more, 100) << "it is the API server's own by now";
 }
 
 TEST_F(TokenGateTest, AServerThatIsAwayRefusesNobody) {
