@@ -1,10 +1,14 @@
 #include "operator/edge/controller.h"
 
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/edge/clock.h"
 #include "base/text.h"
+#include "operator/core/job/reasons.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -12,7 +16,17 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr Duration kTurn = Milliseconds(100);  // between looks at stop, leadership, timers
-constexpr int kAskSpacing_ms = 50;             // 20 a second of all jobs
+constexpr int kAskSpacing_ms = 25;             // 40 a second of all jobs, of each two
+
+// Of the poller: "namespace/job/uid/worker". None of them has a slash.
+struct Target {
+  std::string job, uid, worker;
+};
+
+Target TargetOf(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '/');
+  return {absl::StrCat(parts[0], "/", parts[1]), parts[2], parts[3]};
+}
 
 }  // namespace
 
@@ -59,6 +73,11 @@ void Controller::TakeNews(steady_clock::time_point deadline) {
   for (const std::string& key : cluster_.Await(deadline)) queue_.Add(key, SteadyNow());
 }
 
+void Controller::TellMarked() {
+  const std::set<std::string> marked = cluster_.TakeMarked();
+  if (!marked.empty() && options_.leading()) reconciler_.TellMarked(marked, WallNow());
+}
+
 void Controller::Turn() {
   options_.progress();
   const Time now = SteadyNow();
@@ -76,6 +95,7 @@ void Controller::Turn() {
     // Two replicas that show one job would count it twice.
     if (led_) reconciler_.ForgetMetrics();  // the new leader shows the jobs
     StopAsking();
+    (void)cluster_.TakeMarked();  // its leader tells them
     led_ = false;
     return;
   }
@@ -83,8 +103,11 @@ void Controller::Turn() {
     led_ = true;
     log_.Info("leading");
     // The last leader's timers are gone with it, so a new one looks at every job.
-    for (const std::string& key : cluster_.Jobs()) queue_.Add(key, SteadyNow());
+    const std::vector<std::string> jobs = cluster_.Jobs();
+    for (const std::string& key : jobs) queue_.Add(key, SteadyNow());
+    reconciler_.TellMarked({jobs.begin(), jobs.end()}, WallNow());
   }
+  TellMarked();
   TakeProgress();
   while (!stop_.IsSet() && options_.leading()) {
     const auto key = queue_.Get(SteadyNow());
@@ -93,6 +116,7 @@ void Controller::Turn() {
     Work(*key);
     // Between two jobs, so that a job that was deleted meanwhile gets no more pods.
     TakeNews(steady_clock::now());
+    TellMarked();
   }
   metrics_.Show(queue_);
 }
@@ -109,10 +133,7 @@ void Controller::Work(const std::string& key) {
   if (absl::IsNotFound(status)) {
     queue_.Drop(key);
     uids_.erase(key);
-    if (const auto known = asked_.find(key); known != asked_.end()) {
-      poller_->Forget(known->second.target);
-      asked_.erase(known);
-    }
+    ForgetAgentsOf(key);
     return;
   }
   // Somebody else's, or faulty until it is changed, which its watch will tell.
@@ -145,21 +166,83 @@ void Controller::Work(const std::string& key) {
 // again.
 void Controller::StopAsking() {
   if (!poller_) return;
-  for (const auto& [job, known] : asked_) poller_->Forget(known.target);
-  asked_.clear();
+  while (!asked_.empty()) ForgetAgentsOf(std::string(asked_.begin()->first));
   while (poller_->Take()) {
   }
+}
+
+void Controller::ForgetAgentsOf(const std::string& key) {
+  const auto known = asked_.find(key);
+  if (known == asked_.end()) return;
+  for (const std::string& target : known->second.targets) poller_->Forget(target);
+  asked_.erase(known);
 }
 
 // A job may be deleted and made again under its name while an answer is on its way.
 void Controller::AskAgentOf(const std::string& key) {
   const auto agent = cluster_.AgentOf(key);
-  const Asked wanted = agent ? Asked{absl::StrCat(key, "/", agent->job_uid), agent->http} : Asked{};
-  Asked& known = asked_[key];
-  if (known.target == wanted.target && known.http == wanted.http) return;
-  if (known.target != wanted.target) poller_->Forget(known.target);
-  known = wanted;
-  if (agent) poller_->SetTarget(known.target, known.http);
+  if (!agent) return ForgetAgentsOf(key);
+  if (const auto old = asked_.find(key); old != asked_.end() && old->second.uid != agent->job_uid)
+    ForgetAgentsOf(key);
+  Asked& known = asked_.try_emplace(key, Milliseconds(options_.ask_every_ms)).first->second;
+  known.job = key;
+  known.uid = agent->job_uid;
+  known.first = agent->worker;
+  const auto agents = cluster_.AgentsOf(key);
+  std::vector<std::string> workers;
+  workers.reserve(agents.size());
+  for (const auto& [worker, other] : agents) workers.push_back(worker);
+  std::map<std::string, std::string> wanted;  // addresses, by target
+  const std::string job = absl::StrCat(key, "/", agent->job_uid, "/");
+  wanted[job + agent->worker] = agent->http;
+  if (const std::string second = known.turns.Choose(WallNow(), workers, agent->worker);
+      !second.empty()) {
+    wanted[job + second] = agents.at(second).http;
+  }
+  std::erase_if(known.targets, [&](const std::string& target) {
+    if (wanted.contains(target)) return false;
+    poller_->Forget(target);
+    return true;
+  });
+  for (const auto& [target, http] : wanted) {
+    known.targets.insert(target);
+    poller_->SetTarget(target, http);
+  }
+}
+
+// Progress is the first one's word, so that it never goes back; the second one may know what the
+// first cannot.
+void Controller::Hear(const SummaryNews& news) {
+  const auto& [job, uid, worker] = TargetOf(news.worker);
+  const auto asked = asked_.find(job);
+  if (asked == asked_.end() || asked->second.uid != uid) return;
+  Asked& known = asked->second;
+  const AgentSummary& summary = news.summary;
+  const bool first = worker == known.first;
+  known.lineages.See(WallNow(), worker, summary);
+  known.turns.Heard(WallNow(), worker, summary.view ? summary.view->lineage : "", first);
+  if (first) {
+    const int lineages = known.lineages.Look(WallNow());
+    cluster_.SetProgress(job, uid,
+                         {summary.job_samples, summary.step, summary.loss, summary.averaging,
+                          summary.target_met, summary.samples_per_second, lineages});
+  }
+  const bool waits = cluster_.SetWait(job, uid, worker, WaitOf(summary));
+  if (!summary.order.empty()) SeeOrder(known, worker, summary.order);
+  if (first || waits) queue_.Add(job, SteadyNow());
+}
+
+void Controller::SeeOrder(Asked& known, const std::string& worker, const std::string& order) {
+  const auto agents = cluster_.AgentsOf(known.job);
+  const auto agent = agents.find(worker);
+  if (agent == agents.end()) return;
+  std::set<std::string> living;
+  for (const auto& [name, other] : agents) living.insert(name);
+  known.orders.Retain(living);
+  const auto words = known.orders.See(worker, agent->second.index, order);
+  if (!words) return;
+  cluster_.Say(known.job, known.uid,
+               {EventType::kWarning, reason::kSameBatches, absl::StrCat(worker, " ", *words)});
 }
 
 void Controller::TakeProgress() {
@@ -167,27 +250,12 @@ void Controller::TakeProgress() {
   poller_exceptions_.Add(static_cast<double>(poller_->exceptions()) - poller_exceptions_.value());
   while (const auto worker = poller_->TakeStruckOut()) {
     struck_out_.Add();
-    log_.Warning(
-        "an agent is too slow and is left alone for a while",
-        {{"job", worker->substr(0, worker->rfind('/'))}, {"seconds", poller_->rest().seconds()}});
+    log_.Warning("an agent is too slow and is left alone for a while",
+                 {{"job", TargetOf(*worker).job}, {"seconds", poller_->rest().seconds()}});
   }
   // Before the news are taken: what comes in between signals once more.
   poller_->Acknowledge();
-  while (const auto news = poller_->Take()) {
-    const AgentSummary& summary = news->summary;
-    const size_t slash = news->worker.rfind('/');
-    const std::string job = news->worker.substr(0, slash);
-    int lineages = 0;
-    if (const auto asked = asked_.find(job); asked != asked_.end()) {
-      asked->second.lineages.See(WallNow(), news->worker, summary);
-      lineages = asked->second.lineages.Look(WallNow());
-    }
-    cluster_.SetProgress(job, news->worker.substr(slash + 1),
-                         {summary.job_samples, summary.step, summary.loss, summary.averaging,
-                          summary.target_met, summary.samples_per_second, lineages});
-    cluster_.SetWait(job, news->worker.substr(slash + 1), summary.worker, WaitOf(summary));
-    queue_.Add(job, SteadyNow());
-  }
+  while (const auto news = poller_->Take()) Hear(*news);
 }
 
 }  // namespace crowdsurf::controller

@@ -123,21 +123,6 @@ DecideOptions HowToDecide(const Flags& flags) {
   return options;
 }
 
-// authorities and keys outlive what is made with them.
-KubeClusterOptions WhatToWatch(const Flags& flags, JobAuthorities& authorities,
-                               KeyCollector& keys) {
-  KubeClusterOptions options;
-  options.pods = {flags.agent_image,
-                  absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
-                  flags.spot == "Required" ? SpotPlacement::kRequired : SpotPlacement::kPreferred};
-  options.space = flags.watch_space;
-  options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
-  options.clock = WallNow;
-  options.forget = [&](const std::string& uid) { keys.Forget(uid); };
-  options.sweep = [&](std::set<std::string> alive) { keys.Sweep(std::move(alive)); };
-  return options;
-}
-
 // Connections to the API server, apart for what must not wait for each other.
 struct Clients {
   Clients(const KubeEndpoint& endpoint, MetricRegistry& metrics)
@@ -145,12 +130,31 @@ struct Clients {
         lease(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics}),
         lease_watch(endpoint, {.connections = 1, .metrics = &metrics}),
         notices(endpoint, {.connections = kMaxParallelRequests, .metrics = &metrics}),
+        beside(endpoint, {.connections = 4, .metrics = &metrics}),
         strangers(endpoint, {.connections = 4, .metrics = &metrics}) {}
   KubeClient all;
   KubeClient lease, lease_watch;  // a renewal must not wait behind a thousand creates
   KubeClient notices;             // a machine that goes gives seconds
+  KubeClient beside;              // questions and events, which nobody waits for
   KubeClient strangers;           // of the ports that anybody reaches
 };
+
+// The last three outlive what is made with them.
+KubeClusterOptions WhatToWatch(const Flags& flags, Clients& clients, JobAuthorities& authorities,
+                               KeyCollector& keys) {
+  KubeClusterOptions options;
+  options.pods = {flags.agent_image,
+                  absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
+                  flags.spot == "Required" ? SpotPlacement::kRequired : SpotPlacement::kPreferred};
+  options.space = flags.watch_space;
+  options.notices = &clients.notices;
+  options.beside = &clients.beside;
+  options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
+  options.clock = WallNow;
+  options.forget = [&](const std::string& uid) { keys.Forget(uid); };
+  options.sweep = [&](std::set<std::string> alive) { keys.Sweep(std::move(alive)); };
+  return options;
+}
 
 JobAuthoritiesOptions HowToSign(const Flags& flags, Clients& clients, TokenGate& gate) {
   return {.space = flags.space,
@@ -200,8 +204,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   sign.report = [&](const std::string& token, const std::string& body) {
     return deaths.Take(token, body);
   };
-  KubeClusterOptions options = WhatToWatch(flags, authorities, keys);
-  options.notices = &clients.notices;
+  KubeClusterOptions options = WhatToWatch(flags, clients, authorities, keys);
   AgentProber prober(
       {.exceptions = &ExceptionsOf(metrics, "prober")},
       [&](const std::string& uid, ProbeResult result) { (void)cluster->PostProbe(uid, result); });
@@ -231,12 +234,14 @@ Status Operate(const Flags& flags, const Logger& log) {
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},
                        {"signer", flags.signer_host},
+                       {"sign_port", signer->port()},
                        {"health_port", pages->health_port()},
                        {"metrics_port", pages->metrics_port()}});
   controller.Run();
   log.Info("stopping");
   lease.Stop();        // first: another takes over while the rest of this ends
   clients.all.Stop();  // before the cluster: its watches wait for sockets that only this cuts
+  clients.beside.Stop();
   cluster->Stop();
   return absl::OkStatus();
 }

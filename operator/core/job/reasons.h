@@ -76,6 +76,7 @@ inline constexpr std::string_view kStartDeadlineExceeded = "StartDeadlineExceede
 inline constexpr std::string_view kMaxPeersReportedDead = "MaxPeersReportedDead";
 inline constexpr std::string_view kTwoLineages = "TwoLineages";
 inline constexpr std::string_view kOneLineage = "OneLineage";
+inline constexpr std::string_view kSameBatches = "SameBatches";
 inline constexpr std::string_view kFinished = "Finished";
 inline constexpr std::string_view kTlsDisabled = "TlsDisabled";
 // a worker was created

@@ -33,6 +33,11 @@ class AcceptedSpecs {
   // The job with the spec, and the generation, that was kept last. Errors: NotFound, none was; the
   // API server's.
   StatusOr<TrainingJob> LastOf(const TrainingJob& job);
+  // The same where it is known already: nothing is asked for. nullptr: it is not.
+  const TrainingJob* Running(const std::string& job_uid) const {
+    const auto known = runs_.find(job_uid);
+    return known == runs_.end() ? nullptr : &known->second;
+  }
   void Forget(const std::string& job_uid);
 
  private:

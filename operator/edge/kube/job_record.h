@@ -2,10 +2,11 @@
 //
 // It is born when the caches first show the job's uid and dies when they show it no more, so a job
 // that is deleted and made again under its name begins with nothing. Host thread. Bounds: kMaxRates
-// rates, the workers that are deleted within kRemembered (kube_deaths.cc). Source:
+// rates, kMaxWaits waits, the workers that are deleted within kRemembered (kube_deaths.cc). Source:
 // docs/kubernetes.md.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,12 +36,20 @@ struct JobRecord {
     WallTime at;
   };
 
-  struct Heard {                    // of its agents
-    std::optional<Progress> words;  // left behind, also by those that are gone
-    std::string worker, wait;       // of the one that was asked last
+  struct Heard {                               // of its agents
+    std::optional<Progress> words;             // left behind, also by those that are gone
+    std::map<std::string, std::string> waits;  // by worker: what it does not train for
+  };
+
+  // Workers that the API server says are gone: of each index the one that was seen or asked last.
+  struct Gone {
+    std::map<int, int> incarnations;  // by index
+    bool under_way = false;           // the last question; else, if it was asked, it failed
+    WallTime asked;                   // unset: nothing waits for an answer
   };
 
   Told told;
+  Gone gone;
   Heard heard;
   std::optional<Purse> purse;  // none: no event was written yet
   Explained explained;

@@ -37,7 +37,8 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       news_(kMaxNews, kMaxNewsBytes),
       objects_(client_, options_.trust, options_.clock, log_),
       specs_(client_, options_.clock, log_),
-      errands_(metrics) {
+      errands_(metrics),
+      events_(metrics) {
   CountDeaths(metrics);
   for (const Kind kind : {kJobs, kPods, kNodes}) {
     cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
@@ -68,6 +69,7 @@ void KubeCluster::Stop() {
   // First, because a watch may wait for room in it and would never end.
   news_.Close();
   errands_.Stop();
+  events_.Stop();
   for (auto& reflector : reflectors_) reflector->Stop();
 }
 
@@ -161,6 +163,7 @@ void KubeCluster::Take(Listing<NodeEntry> list, std::set<std::string>& touched) 
   listed_[kNodes] = true;
   // The list knows better than what was asked before it.
   gone_nodes_.clear();
+  asked_nodes_.clear();
   for (const auto& change : nodes_.Replace(std::move(list))) Touch(change, touched);
   ListenToNodes(touched);
 }
@@ -176,6 +179,7 @@ void KubeCluster::Take(Sighting<PodEntry> seen, std::set<std::string>& touched) 
 void KubeCluster::Take(Sighting<NodeEntry> seen, std::set<std::string>& touched) {
   // A machine may come back under its old name.
   gone_nodes_.erase(seen.key);
+  asked_nodes_.erase(seen.key);
   if (const auto change = nodes_.Apply(std::move(seen))) Touch(*change, touched);
 }
 
@@ -186,6 +190,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   // one's end.
   const bool same =
       change.before && change.after && change.before->job.uid == change.after->job.uid;
+  if (!change.after) marked_.erase(change.key);
   if (change.before && !same) EndOf(change.key, change.before->job.uid);
   if (change.after && !same) records_.Of(change.key, change.after->job.uid);
 }
@@ -203,8 +208,11 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
   if (change.before) {
     CountOn(*change.before, -1);
     touched.insert(change.before->job);
-    // It made room in its namespace's quota.
+    // It made room in its namespace's quota, and need not be asked for.
     if (!change.after) {
+      const PodFacts& gone = change.before->facts;
+      if (JobRecord* record = records_.Find(change.before->job, change.before->job_uid))
+        record->gone.incarnations[gone.index] = gone.incarnation;
       if (pod_gone_at_.size() >= kMaxSpaces) pod_gone_at_.clear();
       pod_gone_at_[SpaceOf(change.key)] = options_.clock();
     }
@@ -224,6 +232,11 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
     CountOn(*change.after, 1);
     touched.insert(change.after->job);
     pods_of_[change.after->job].insert(change.key);
+    const NodeEntry* node = nodes_.Find(change.after->facts.node);
+    if (node != nullptr && node->facts.mark &&
+        change.after->facts.Annotation(kNoticeAnnotation).empty()) {
+      marked_.insert(change.after->job);
+    }
     const std::lock_guard lock(uids_mutex_);
     pod_of_uid_[change.after->facts.uid] = change.key;
   }
@@ -245,8 +258,12 @@ void KubeCluster::CountOn(const PodEntry& pod, int change) {
 void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
                         std::set<std::string>& touched) {
   if (!change.after) silent_.erase(change.key);
+  const bool marked = change.after && change.after->facts.mark;
   if (const auto on = pods_on_.find(change.key); on != pods_on_.end()) {
-    for (const auto& [job, pods] : on->second) touched.insert(job);
+    for (const auto& [job, pods] : on->second) {
+      touched.insert(job);
+      if (marked) marked_.insert(job);
+    }
   }
   ListenToNodes(touched);
 }
@@ -294,12 +311,28 @@ std::optional<KubeCluster::AskedAgent> KubeCluster::AgentOf(const std::string& j
     if (pod == nullptr || pod->job_uid != entry->job.uid || pod->http.empty()) continue;
     const PodFacts& facts = pod->facts;
     if (facts.deleted) continue;
-    if (AwaitsWords(facts)) return AskedAgent{pod->job_uid, pod->http};
+    if (AwaitsWords(facts)) return AskedAgent{pod->job_uid, facts.name, pod->http};
     if (facts.ready_since && trains == nullptr) trains = pod;
     if (facts.started && waits == nullptr) waits = pod;
   }
   const PodEntry* asked = trains != nullptr ? trains : waits;
-  return asked == nullptr ? std::nullopt : std::optional(AskedAgent{asked->job_uid, asked->http});
+  if (asked == nullptr) return std::nullopt;
+  return AskedAgent{asked->job_uid, asked->facts.name, asked->http};
+}
+
+std::map<std::string, KubeCluster::Agent> KubeCluster::AgentsOf(const std::string& job) const {
+  std::map<std::string, Agent> agents;
+  const JobEntry* entry = jobs_.Find(job);
+  const auto own = pods_of_.find(job);
+  if (entry == nullptr || own == pods_of_.end()) return agents;
+  for (const std::string& key : own->second) {
+    const PodEntry* pod = pods_.Find(key);
+    if (pod == nullptr || pod->job_uid != entry->job.uid || pod->http.empty()) continue;
+    const PodFacts& facts = pod->facts;
+    if (!facts.deleted && !facts.trainer && (facts.ready_since || facts.started))
+      agents[facts.name] = {facts.index, pod->http};
+  }
+  return agents;
 }
 
 }  // namespace crowdsurf::controller

@@ -6,23 +6,20 @@
 
 #include "base/text.h"
 #include "operator/core/decide/decide.h"
-#include "operator/core/job/json_path.h"
-#include "operator/edge/reconcile/parallel_requests.h"
 
 // The Cluster port: what Decide reads. The caches below it: kube_caches.cc; what its plan becomes:
-// kube_writes.cc, job_objects.cc; peers' word of deaths: kube_deaths.cc.
+// kube_writes.cc, job_objects.cc; what
+// it asks besides: kube_questions.cc; peers' word of deaths: kube_deaths.cc.
 namespace crowdsurf::controller {
 namespace {
 
-using nlohmann::json;
-
 constexpr Duration kProgressEvery = Seconds(60);
 constexpr size_t kMaxRates = 64;  // asked between two progresses that are taken; six, as a rule
+constexpr size_t kMaxWaits = 64;  // workers of a job that say why they do not train
 constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
 // Between two looks at one worker's events, which have no index: an API server reads all those of
 // the namespace for it.
 constexpr Duration kLooks[] = {Seconds(15), Seconds(60), Seconds(300)};
-constexpr int kRepeated = 3;  // times that an event came; kubelet tries again and again
 
 bool HasSandbox(const PodFacts& pod) {
   return std::any_of(pod.conditions.begin(), pod.conditions.end(), [](const PodCondition& one) {
@@ -47,32 +44,13 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     snapshot.pod_gone_at = gone->second;
   // After a restart the status has the last progress that is known.
   snapshot.progress = record.told.taken ? record.told.progress : entry->status.progress;
-  ReadLeases(job, record);
-  const auto own = pods_of_.find(job);
-  if (own == pods_of_.end()) {
+  AskForLeases(job, record);
+  AddGone(*entry, record, snapshot);
+  if (!pods_of_.contains(job)) {
     AddHeard(record, snapshot);
     return snapshot;
   }
-  std::set<std::string> unknown;
-  for (const std::string& key : own->second) {
-    const PodEntry* pod = pods_.Find(key);
-    // A pod of a job that was deleted and made again is not this job's: the garbage collector's.
-    if (pod == nullptr || pod->job_uid != entry->job.uid) continue;
-    snapshot.pods.push_back(pod->facts);
-    const std::string& name = pod->facts.node;
-    if (name.empty() || snapshot.nodes.contains(name)) continue;
-    if (const NodeEntry* node = nodes_.Find(name)) {
-      snapshot.nodes[name] = node->facts;
-      snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts);
-    } else {
-      unknown.insert(name);
-    }
-  }
-  AskForNodes(unknown);
-  for (const std::string& name : unknown) {
-    if (!gone_nodes_.contains(name)) snapshot.nodes[name];  // its watch is late
-  }
-  snapshot.nodes_heard_since = nodes_heard_since_;
+  AskForNodes(AddPods(*entry, snapshot));
   // After an outage kubelets come back one by one: some nodes are Ready, and who is late is no
   // more dead than they. Nobody is given up before all have had their time.
   if (const Duration rest = client_.OutageLingers(); rest > Duration()) {
@@ -84,6 +62,53 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   ExplainWaiting(job, record, snapshot);
   AddHeard(record, snapshot);
   return snapshot;
+}
+
+// Nothing is asked for: what is known decides who is told.
+StatusOr<JobSnapshot> KubeCluster::Glance(const std::string& job) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr || entry->job.spec.managed_by != kManagedByUs) {
+    return absl::NotFoundError(absl::StrCat("there is no job ", job));
+  }
+  JobSnapshot snapshot;
+  snapshot.status = entry->status;
+  snapshot.job = entry->job;
+  if (!entry->violations.empty()) {
+    const TrainingJob* runs = specs_.Running(entry->job.uid);
+    if (runs == nullptr) return absl::NotFoundError("the spec that it runs is not read yet");
+    snapshot.job = *runs;
+    snapshot.job.deleting = entry->job.deleting;
+  }
+  JobRecord& record = records_.Of(job, entry->job.uid);
+  snapshot.progress = record.told.taken ? record.told.progress : entry->status.progress;
+  AddGone(*entry, record, snapshot);
+  (void)AddPods(*entry, snapshot);
+  AddHeard(record, snapshot);
+  return snapshot;
+}
+
+// Returns the nodes that nothing is known of.
+std::set<std::string> KubeCluster::AddPods(const JobEntry& entry, JobSnapshot& snapshot) {
+  std::set<std::string> unknown;
+  const auto own = pods_of_.find(entry.job.space + "/" + entry.job.name);
+  if (own == pods_of_.end()) return unknown;
+  for (const std::string& key : own->second) {
+    const PodEntry* pod = pods_.Find(key);
+    // A pod of a job that was deleted and made again is not this job's: the garbage collector's.
+    if (pod == nullptr || pod->job_uid != entry.job.uid) continue;
+    snapshot.pods.push_back(pod->facts);
+    const std::string& name = pod->facts.node;
+    if (name.empty() || snapshot.nodes.contains(name)) continue;
+    if (const NodeEntry* node = nodes_.Find(name)) {
+      snapshot.nodes[name] = node->facts;
+      snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts);
+    } else {
+      unknown.insert(name);
+      if (!gone_nodes_.contains(name)) snapshot.nodes[name];  // its watch is late
+    }
+  }
+  snapshot.nodes_heard_since = nodes_heard_since_;
+  return unknown;
 }
 
 // The newest spec, or the last one that could be run: what a user got wrong, or a stricter operator
@@ -174,52 +199,25 @@ void KubeCluster::ExplainWaiting(const std::string& job, JobRecord& record, JobS
   late->waiting_message = CutText(known.message, kMaxOutputInStatus);
 }
 
-// Not on this thread: a server may take seconds for it.
-bool KubeCluster::AskWhatItsEventsSay(const std::string& job, const JobSnapshot& snapshot,
-                                      const std::string& pod_uid) {
-  const std::string path =
-      "/api/v1/namespaces/" + snapshot.job.space +
-      "/events?limit=50&fieldSelector=type=Warning,involvedObject.uid=" + pod_uid;
-  return errands_.Post([this, path, said = Said{job, snapshot.job.uid, pod_uid, ""}]() mutable {
-    const auto events = client_.Get(path);
-    if (!events.ok()) return;
-    Each(*events, "items", [&](const json& event) {  // FailedMount, FailedCreatePodSandBox, ...
-      const json* count = Member(&event, "count");
-      const bool often = count != nullptr && count->is_number() && *count >= kRepeated;
-      if (!often || TextAt(event, "reason").rfind("Failed", 0) != 0) return;
-      said.message = CutText(TextAt(event, "message"), kMaxOutputInStatus);
-    });
-    if (HasRoom()) (void)news_.Post(std::move(said));
-  });
-}
-
-void KubeCluster::Take(const Said& said, std::set<std::string>& touched) {
-  JobRecord* record = records_.Find(said.job, said.job_uid);
-  if (record == nullptr || record->explained.uid != said.pod_uid) return;
-  if (std::exchange(record->explained.message, said.message) != said.message) {
-    touched.insert(said.job);
-  }
-}
-
-// The pods' watch may run ahead of the nodes': ask before calling a node gone.
-void KubeCluster::AskForNodes(const std::set<std::string>& names) {
-  std::vector<std::string> asked;
-  for (const std::string& name : names) {
-    if (!gone_nodes_.contains(name) && asked.size() < kMaxLeases) asked.push_back(name);
-  }
-  const auto found = ParallelRequests(
-      asked.size(), [&](size_t i) { return client_.Get("/api/v1/nodes/" + asked[i]).status(); });
-  for (size_t i = 0; i < asked.size(); ++i) {
-    if (absl::IsNotFound(found[i])) gone_nodes_.insert(asked[i]);
-  }
-}
-
-void KubeCluster::SetWait(const std::string& job, const std::string& uid, const std::string& worker,
+bool KubeCluster::SetWait(const std::string& job, const std::string& uid, const std::string& worker,
                           const std::string& wait) {
   JobRecord* record = records_.Find(job, uid);
-  if (record == nullptr) return;
-  record->heard.worker = worker;
-  record->heard.wait = wait;
+  if (record == nullptr) return false;
+  std::map<std::string, std::string>& waits = record->heard.waits;
+  const auto known = waits.find(worker);
+  if (known == waits.end() ? wait.empty() : known->second == wait) return false;
+  if (wait.empty()) {
+    waits.erase(known);
+  } else {
+    if (waits.size() >= kMaxWaits) waits.clear();  // who still waits says it again
+    waits[worker] = wait;
+  }
+  return true;
+}
+
+void KubeCluster::Say(const std::string& job, const std::string& uid, const Event& event) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry != nullptr && entry->job.uid == uid) Record(entry->job, event);
 }
 
 // A kubelet writes how an agent ended and deletes the pod within milliseconds: what the agent left
@@ -236,7 +234,8 @@ void KubeCluster::AddHeard(const JobRecord& record, JobSnapshot& snapshot) {
   const JobRecord::Heard& heard = record.heard;
   if (heard.words) AddWords(snapshot.progress, *heard.words);
   for (PodFacts& pod : snapshot.pods) {
-    if (pod.name == heard.worker) pod.wait = heard.wait;
+    if (const auto wait = heard.waits.find(pod.name); wait != heard.waits.end())
+      pod.wait = wait->second;
   }
 }
 

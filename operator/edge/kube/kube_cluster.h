@@ -51,6 +51,8 @@ struct KubeClusterOptions {
   // For notices alone, whose budget is seconds: they wait for no create and for no pause that the
   // server asked for. It outlives the cluster. nullptr: the client of all else.
   KubeClient* notices = nullptr;
+  // For what nobody waits for, questions and events. It outlives the cluster. nullptr: as above.
+  KubeClient* beside = nullptr;
   // What the agents of a job trust, PEM: called before its first pod is made. Errors refuse the
   // pod.
   std::function<StatusOr<std::string>(const TrainingJob&)> trust;
@@ -89,19 +91,31 @@ class KubeCluster : public Cluster {
   std::string UidOf(const std::string& job) const;  // empty: there is none
   struct AskedAgent {
     std::string job_uid;
+    std::string worker;
     std::string http;  // its plain port
     bool operator==(const AskedAgent&) const = default;
   };
   // Whom to ask for the job's progress: a Ready worker of this job, not of one of the same name
   // that was deleted. nullopt: there is none.
   std::optional<AskedAgent> AgentOf(const std::string& job) const;
+  struct Agent {
+    int index = 0;  // of its pod
+    std::string http;
+  };
+  // All that can be asked, by worker.
+  std::map<std::string, Agent> AgentsOf(const std::string& job) const;
   // What an agent of the job with that uid told; seen by the next Observe. A change of numbers
   // alone is taken once a minute; what was told of a job that has gone meanwhile is dropped.
   void SetProgress(const std::string& job, const std::string& uid, const Progress& progress);
   // What `worker` of that job waits for, as its agent says (start_cause.h); empty: nothing.
-  void SetWait(const std::string& job, const std::string& uid, const std::string& worker,
+  // Whether that is news.
+  bool SetWait(const std::string& job, const std::string& uid, const std::string& worker,
                const std::string& wait);
+  // An event about the job of that uid, if it is there.
+  void Say(const std::string& job, const std::string& uid, const Event& event);
   Status DeleteJob(const std::string& job);
+  // Jobs of whose workers some came under a mark since the last call: their notices are due.
+  std::set<std::string> TakeMarked() { return std::exchange(marked_, {}); }
   // Whether a worker's pod of that uid is known. From any thread.
   bool IsWorker(const std::string& pod_uid) const;
   // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
@@ -111,6 +125,7 @@ class KubeCluster : public Cluster {
   // Besides the port's errors: FailedPrecondition, somebody else manages the job; InvalidArgument,
   // its spec (its status then says so).
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
+  StatusOr<JobSnapshot> Glance(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
   // At most kMaxParallelRequests requests at once; the caller waits for all.
   std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
@@ -121,7 +136,10 @@ class KubeCluster : public Cluster {
   // As CreateAll: kubelet misses fewer when it hears of them all in one look (policy_agents.cc).
   std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes,
                                   const Enough& enough) override;
+  // Of this and of all that Observe asks the rest is in kube_questions.cc.
+  void AskPods(const TrainingJob& job, std::span<const std::string> names) override;
   Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) override;
+  // Events are written on a thread of their own; what finds no room is dropped, and counted.
   void Record(const TrainingJob& job, const Event& event) override;
   void RecordAll(const TrainingJob& job, std::span<const Event> events) override;
   Status ShowError(const std::string& job, const std::string& what) override;
@@ -132,9 +150,21 @@ class KubeCluster : public Cluster {
   struct Said {                                        // by the events of a late worker
     std::string job, job_uid, pod_uid, message;
   };
-  using News =
-      std::variant<Listing<JobEntry>, Listing<PodEntry>, Listing<NodeEntry>, Sighting<JobEntry>,
-                   Sighting<PodEntry>, Sighting<NodeEntry>, DeathReport, Probed, Said>;
+  struct PodAnswers {  // of the pods that AskPods named
+    std::string job, job_uid;
+    std::vector<std::string> gone;
+    std::vector<Sighting<PodEntry>> seen;
+    bool all = true;  // each has an answer
+  };
+  struct NodeAnswers {
+    std::vector<std::string> gone;
+  };
+  struct LeaseAnswers {
+    std::vector<std::pair<std::string, std::string>> renewed;  // by node; when, as it says
+  };
+  using News = std::variant<Listing<JobEntry>, Listing<PodEntry>, Listing<NodeEntry>,
+                            Sighting<JobEntry>, Sighting<PodEntry>, Sighting<NodeEntry>,
+                            DeathReport, Probed, Said, PodAnswers, NodeAnswers, LeaseAnswers>;
   struct WatchedLease {
     LeaseAge age;
     WallTime asked;
@@ -164,6 +194,9 @@ class KubeCluster : public Cluster {
     TakeProbe(probed.first, probed.second, touched);
   }
   void Take(const Said& said, std::set<std::string>& touched);
+  void Take(PodAnswers answers, std::set<std::string>& touched);
+  void Take(const NodeAnswers& answers, std::set<std::string>& touched);
+  void Take(const LeaseAnswers& answers, std::set<std::string>& touched);
   void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
   void EndOf(const std::string& key, const std::string& uid);
   void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
@@ -176,6 +209,8 @@ class KubeCluster : public Cluster {
   void ShowCaches();
   void Hear(const PodEntry& pod);
   static void AddHeard(const JobRecord& record, JobSnapshot& snapshot);
+  std::set<std::string> AddPods(const JobEntry& entry, JobSnapshot& snapshot);
+  void AddGone(const JobEntry& entry, JobRecord& record, JobSnapshot& snapshot) const;
   void LookBeside(JobSnapshot& snapshot);
   Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
   void Sweep();
@@ -189,7 +224,9 @@ class KubeCluster : public Cluster {
   bool MaySay(const TrainingJob& job);
   Status RefuseSpec(const JobEntry& entry);
   void AskForNodes(const std::set<std::string>& names);
-  void ReadLeases(const std::string& job, const JobRecord& record);
+  KubeClient& beside() { return options_.beside != nullptr ? *options_.beside : client_; }
+  void AskForLeases(const std::string& job, const JobRecord& record);
+  std::vector<std::string> LeasesDue(const std::string& job, const JobRecord& record);
   std::optional<WallTime> RenewedAt(const std::string& node, const NodeFacts& facts);
   void ExplainWaiting(const std::string& job, JobRecord& record, JobSnapshot& snapshot);
   bool AskWhatItsEventsSay(const std::string& job, const JobSnapshot& snapshot,
@@ -227,6 +264,8 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::map<std::string, int>> pods_on_;  // node -> job -> how many
   std::map<std::string, Silent> silent_;                       // nodes that are not Ready
   std::set<std::string> gone_nodes_;                           // confirmed by the server
+  std::map<std::string, WallTime> asked_nodes_;  // unknown ones, and when they were asked for
+  std::set<std::string> marked_;                 // jobs: TakeMarked
   JobObjects objects_;
   AcceptedSpecs specs_;
   std::set<std::string> assumed_;                // jobs that our own writes touched
@@ -238,7 +277,8 @@ class KubeCluster : public Cluster {
   std::map<ReportFate, Counter*> death_reports_;
   std::map<ProbeResult, Counter*> death_probes_;
   std::vector<std::unique_ptr<Reflector>> reflectors_;
-  Errands errands_;  // it ends first: they post news
+  Errands errands_;  // these end first: they post news
+  Errands events_;
 };
 
 }  // namespace crowdsurf::controller

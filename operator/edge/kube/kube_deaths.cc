@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <tuple>
 
-#include "operator/core/job/json_path.h"
 #include "operator/edge/kube/kube_cluster.h"
-#include "operator/edge/reconcile/parallel_requests.h"
 
 // KubeCluster and the dead: what peers report, how it is confirmed, and how that ages.
 namespace crowdsurf::controller {
@@ -130,59 +127,6 @@ void KubeCluster::Suspect(JobSnapshot& snapshot) const {
            !std::binary_search(suspects.begin(), suspects.end(), node.first);
   });
   if (!choice) suspects.clear();
-}
-
-// The Leases that this turn's decision asks for: of nodes that are not Ready, of those whose
-// workers are reported dead, and where some were. Side by side: of a zone that goes there are
-// hundreds, and other jobs wait for this turn.
-void KubeCluster::ReadLeases(const std::string& job, const JobRecord& record) {
-  const WallTime now = options_.clock();
-  std::map<std::string, WallTime> due;  // and when they were asked for last
-  const auto want = [&](auto& known, const std::string& node) {
-    const WallTime asked = known[node].asked;
-    if (!asked.unset() && now - asked < kLeaseGap) return;
-    const auto [at, fresh] = due.try_emplace(node, asked);
-    if (!fresh) at->second = std::min(at->second, asked);
-  };
-  if (const auto own = pods_of_.find(job); own != pods_of_.end()) {
-    for (const std::string& key : own->second) {
-      const PodEntry* pod = pods_.Find(key);
-      if (pod == nullptr || pod->facts.node.empty()) continue;
-      const NodeEntry* node = nodes_.Find(pod->facts.node);
-      if (node != nullptr && node->facts.not_ready_since) want(silent_, pod->facts.node);
-      if (deaths_.Open(pod->facts.uid)) want(leases_, pod->facts.node);
-    }
-  }
-  for (const JobRecord::DeletedOnWord& one : record.deleted_on_word) want(leases_, one.node);
-  std::vector<std::string> nodes;
-  nodes.reserve(due.size());
-  for (const auto& [node, asked] : due) nodes.push_back(node);
-  std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
-    return std::tie(due[a], a) < std::tie(due[b], b);
-  });
-  // Those read longest ago come first, so each node has its turn.
-  nodes.resize(std::min(nodes.size(), kMaxLeases));
-  const auto read = ParallelRequests(nodes.size(), [&](size_t i) {
-    return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
-                       nodes[i]);
-  });
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const nlohmann::json* renewed = read[i].ok() ? At(*read[i], "spec.renewTime") : nullptr;
-    const bool told = renewed != nullptr && renewed->is_string();
-    if (const auto it = leases_.find(nodes[i]); it != leases_.end()) {
-      it->second.asked = now;
-      // A read that failed does not age the Lease.
-      if (told) it->second.age.Saw(now, *renewed);
-    }
-    if (const auto it = silent_.find(nodes[i]); it != silent_.end()) {
-      Silent& known = it->second;
-      known.asked = now;
-      if (!told) continue;
-      // The first value is of unknown age, so only a change is a sign of life.
-      if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
-      known.renewed = *renewed;
-    }
-  }
 }
 
 // Compared with itself only: the kubelet's clock may differ from ours. Without the right to read

@@ -276,14 +276,19 @@ void KubeCluster::RecordAll(const TrainingJob& job, std::span<const Event> event
       events_dropped_.Add();
     }
   }
-  const std::string path = "/api/v1/namespaces/" + job.space + "/events";
-  const auto made = ParallelRequests(
-      objects.size(), [&](size_t i) { return client_.Create(path, objects[i]).status(); });
-  for (const Status& status : made) {
-    if (status.ok()) continue;
-    events_dropped_.Add();
-    log_.Warning("event not recorded", {{"why", status.ToString()}});
-  }
+  if (objects.empty()) return;
+  const size_t count = objects.size();
+  const bool posted = events_.Post(
+      [this, objects = std::move(objects), path = "/api/v1/namespaces/" + job.space + "/events"] {
+        const auto made = ParallelRequests(
+            objects.size(), [&](size_t i) { return beside().Create(path, objects[i]).status(); });
+        for (const Status& status : made) {
+          if (status.ok()) continue;
+          events_dropped_.Add();
+          log_.Warning("event not recorded", {{"why", status.ToString()}});
+        }
+      });
+  if (!posted) events_dropped_.Add(static_cast<double>(count));
 }
 
 Status KubeCluster::DeleteJob(const std::string& job) {

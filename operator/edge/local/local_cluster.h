@@ -17,6 +17,7 @@
 
 #include "operator/core/pods/agent_summary.h"
 #include "operator/core/pods/lineage_watch.h"
+#include "operator/core/pods/order_watch.h"
 #include "operator/edge/local/local_pod.h"
 #include "operator/edge/reconcile/cluster.h"
 #include "operator/edge/reconcile/summary_poller.h"
@@ -136,8 +137,8 @@ class LocalCluster : public Cluster {
   std::map<std::string, NodeFacts> nodes_;
   std::vector<ClusterEvent> events_;
   int next_node_ = 1;
-  bool equal_order_said_ = false;
   bool silent_peers_said_ = false;
+  OrderWatch orders_;
   LineageWatch lineages_;
   std::string write_error_;  // what an agent could not write last; empty: all is written
   bool changed_ = false;

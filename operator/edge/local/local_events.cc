@@ -113,22 +113,16 @@ void LocalCluster::NameOtherTensors(const std::string& worker, const AgentSummar
   }
 }
 
-// Two workers that draw the same batches in the same order do the work of one. One line a job: the
-// cause is the script's, and each worker runs the same script.
 void LocalCluster::NameEqualOrder(const std::string& worker, const AgentSummary& told) {
-  if (told.order.empty() || equal_order_said_) return;
+  if (told.order.empty()) return;
+  std::set<std::string> training;
   for (const auto& [name, entry] : pods_) {
-    if (name == worker || entry.pod->facts.trainer || !entry.summary) continue;
-    if (entry.summary->order != told.order) continue;
-    equal_order_said_ = true;
-    Say(ClusterEvent::Kind::kTold, worker,
-        absl::StrCat(
-            "trains on the same batches in the same order as ", name,
-            ": shuffle by random numbers without a fixed seed, shard the data by worker, or "
-            "take job.shard(loader)"),
-        EventType::kWarning);
-    return;
+    if (!entry.pod->facts.trainer) training.insert(name);
   }
+  orders_.Retain(training);
+  const int index = pods_.at(worker).pod->facts.index;
+  if (const auto words = orders_.See(worker, index, told.order))
+    Say(ClusterEvent::Kind::kTold, worker, *words, EventType::kWarning);
 }
 
 // A job that should join others trains alone where their addresses are wrong. One line a job: all

@@ -26,6 +26,10 @@ class Cluster {
   // Everything about `job`. Contains every pod that Create made and that is not gone: a stale
   // cache must wait for its own writes (expectations). Error: NotFound when the job is gone.
   virtual StatusOr<JobSnapshot> Observe(const std::string& job) = 0;
+  // The same, of what is known already, for notices: never waits, and asks the platform nothing.
+  // What stands in the way of new pods is left out. Error: NotFound, also where too little is
+  // known.
+  virtual StatusOr<JobSnapshot> Glance(const std::string& job) { return Observe(job); }
 
   // Errors: ResourceExhausted (quota, disk), PermissionDenied, InvalidArgument (the template),
   // others. A pod of that name that is ours already is success.

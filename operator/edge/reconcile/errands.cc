@@ -10,14 +10,19 @@ namespace crowdsurf::controller {
 
 Errands::Errands(MetricRegistry& metrics)
     : refused_(metrics.AddCounter("crowdsurf_operator_errands_refused_total",
-                                  "Questions that found no room beside the deciding loop.")),
+                                  "Questions and events that found no room beside the loop.")),
+      waits_(metrics.AddGauge("crowdsurf_operator_errands_waiting",
+                              "Questions and events that are not dealt with yet.")),
       exceptions_(ExceptionsOf(metrics, "errands")),
       thread_([this] { Run(); }) {}
 
 bool Errands::Post(std::function<void()> errand) {
+  waits_.Add(1);
   const bool posted = waiting_.Post(std::move(errand));
-  if (!posted) refused_.Add();
-  return posted;
+  if (posted) return true;
+  waits_.Add(-1);
+  refused_.Add();
+  return false;
 }
 
 void Errands::Stop() {
@@ -34,6 +39,7 @@ void Errands::Run() {
       (*errand)();
       return absl::OkStatus();
     });
+    waits_.Add(-1);
   }
 }
 

@@ -1,8 +1,10 @@
-// Errands: what the deciding thread wants to know and does not wait for, on a thread of its own.
+// Errands: what the deciding thread wants to know or to say and does not wait for, on a thread of
+// its own.
 //
 // One after the other, in order; each posts what it found itself. No exception leaves the thread.
 // Thread-safe. Bound: kMaxWaiting; what finds no room is refused and counted, and asked for again
-// in a later turn. Metric: crowdsurf_operator_errands_refused_total.
+// in a later turn. Metrics: crowdsurf_operator_errands_refused_total,
+// crowdsurf_operator_errands_waiting.
 #pragma once
 
 #include <atomic>
@@ -32,6 +34,7 @@ class Errands {
   void Run();
 
   Counter& refused_;
+  Gauge& waits_;
   Counter& exceptions_;
   std::atomic<bool> stopping_{false};
   Mailbox<std::function<void()>> waiting_{kMaxWaiting};

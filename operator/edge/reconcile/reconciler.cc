@@ -11,6 +11,9 @@ namespace {
 
 // In which a turn's creates, its deletes and its patches are each begun: other jobs wait for it.
 constexpr Duration kSlice = Milliseconds(300);
+// The notices of all jobs: some thousands, where a server answers in 10 ms. Where it takes seconds,
+// a loop that began more of them would be taken for stuck after 20 s (pulse.h).
+constexpr Duration kNotices = Seconds(5);
 constexpr Duration kDeleteAgain = Seconds(1);
 constexpr size_t kLargestBatch = 512;  // what is at once is the platform's; more is not planned
 constexpr size_t kMaxMessage = 1024;   // of a condition
@@ -55,8 +58,8 @@ Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& 
       log_(log),
       clock_(std::move(clock)) {}
 
-Enough Reconciler::Slice() const {
-  return [clock = clock_, until = clock_() + kSlice] { return clock() >= until; };
+Enough Reconciler::Slice(Duration length) const {
+  return [clock = clock_, until = clock_() + length] { return clock() >= until; };
 }
 
 // A job that is gone or somebody else's is no error; what it was shown as goes.
@@ -115,7 +118,7 @@ const Status* Reconciler::Made(Tries& tries, std::span<const CreatePod> creates,
 // Slow start: a template that the platform refuses costs one call, a thousand good pods ten steps.
 // The next turn goes on with the last one's batch.
 void Reconciler::Create(const TrainingJob& job, Tries& tries, Plan& plan, WallTime now) {
-  const Enough enough = Slice();
+  const Enough enough = Slice(kSlice);
   size_t& step = tries.batch;
   std::span<const CreatePod> left = plan.creates;
   while (!left.empty()) {
@@ -162,13 +165,38 @@ void Reconciler::Tell(Tries& tries, Plan& plan, WallTime now) {
     if (told.size() < some.size()) plan.requeue_at = now;
   };
   tell({notes.begin(), rest}, {});
-  tell({rest, notes.end()}, Slice());
+  tell({rest, notes.end()}, Slice(kSlice));
+}
+
+void Reconciler::AddNotices(const std::string& key, WallTime now,
+                            std::vector<AnnotatePod>& notices) {
+  try {
+    const StatusOr<JobSnapshot> snapshot = cluster_.Glance(key);
+    if (!snapshot.ok()) return;
+    for (AnnotatePod& note : Decide(*snapshot, now, options_).annotations) {
+      if (note.key == kNoticeAnnotation) notices.push_back(std::move(note));
+    }
+  } catch (const std::exception&) {
+    // Its turn meets the same, and says it.
+  }
+}
+
+void Reconciler::TellMarked(const std::set<std::string>& jobs, WallTime now) {
+  std::vector<AnnotatePod> notices;
+  for (const std::string& key : jobs) AddNotices(key, now, notices);
+  if (notices.empty()) return;
+  const std::vector<Status> told = cluster_.AnnotateAll(notices, Slice(kNotices));
+  metrics_.annotated.Add(static_cast<double>(told.size()));
+  for (size_t i = 0; i < told.size(); ++i) {
+    if (told[i].ok()) continue;
+    log_.Warning("notice not given", {{"pod", notices[i].name}, {"why", told[i].ToString()}});
+  }
 }
 
 // The status that says what their ends were is written.
 void Reconciler::Delete(Plan& plan, WallTime now) {
   if (plan.deletes.empty()) return;
-  const std::vector<Status> gone = cluster_.DeleteAll(plan.deletes, Slice());
+  const std::vector<Status> gone = cluster_.DeleteAll(plan.deletes, Slice(kSlice));
   metrics_.deleted.Add(static_cast<double>(gone.size()));
   for (size_t i = 0; i < gone.size(); ++i) {
     const DeletePod& pod = plan.deletes[i];

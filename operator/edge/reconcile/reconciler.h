@@ -66,6 +66,9 @@ class Reconciler {
   // an error of Observe or WriteStatus is returned and the turn is to be tried again; so is an
   // exception, as Internal, and the job's condition says it.
   StatusOr<Plan> Reconcile(const std::string& job, WallTime now);
+  // Before any turn: who of these jobs' workers has a notice to get is told, all of them at once.
+  // Their turns count it, and tell again whom this could not reach. Begins requests for kNotices.
+  void TellMarked(const std::set<std::string>& jobs, WallTime now);
   void ForgetMetrics() { job_metrics_.Clear(); }  // of jobs: this process does not lead (any more)
 
  private:
@@ -83,7 +86,8 @@ class Reconciler {
                      std::span<const Status> answers, Plan& plan);
   void Tell(Tries& tries, Plan& plan, WallTime now);
   void Delete(Plan& plan, WallTime now);
-  Enough Slice() const;  // true when a slice that begins now is over
+  void AddNotices(const std::string& key, WallTime now, std::vector<AnnotatePod>& notices);
+  Enough Slice(Duration length) const;  // true when a slice that begins now is over
 
   Cluster& cluster_;
   const DecideOptions options_;

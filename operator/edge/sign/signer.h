@@ -64,6 +64,7 @@ class Signer {
   Signer& operator=(const Signer&) = delete;
 
   const std::string& url() const { return url_; }  // https://127.0.0.1:PORT
+  int port() const { return server_->port(); }
 
   // A token by which `worker` may have certificates from now on.
   std::string Admit(const std::string& worker);

@@ -91,11 +91,11 @@ TEST_F(ControllerTest, AJobThatIsOverGoesWhenItsTimeIsOver) {
 // An agent answers at the port that every agent has, so its address is one of its own on loopback.
 class AskedAgent {
  public:
-  AskedAgent() {
-    server_.Get("/summary", [this](const httplib::Request&, httplib::Response& response) {
+  explicit AskedAgent(
+      const std::string& says = R"({"job_samples": 432, "step": 9, "samples_per_second": 5})") {
+    server_.Get("/summary", [this, says](const httplib::Request&, httplib::Response& response) {
       ++asked;
-      response.set_content(R"({"job_samples": 432, "step": 9, "samples_per_second": 5})",
-                           "application/json");
+      response.set_content(says, "application/json");
     });
     for (int host = getpid(); port_ <= 0 && host < getpid() + 100; ++host) {
       address =
@@ -136,6 +136,44 @@ TEST_F(ControllerTest, TheProgressThatAReadyAgentTellsIsShown) {
   }));
   EXPECT_EQ(Shown()["progress"]["step"], 9);
   EXPECT_EQ(Shown()["progress"]["percent"], "43%") << "of 1000 samples";
+}
+
+// The one that trains knows nothing of the other's volume.
+TEST_F(ControllerTest, ASecondAgentIsAskedAndHeard) {
+  AskedAgent trains(R"({"worker": "crowd-2-1", "step": 9, "trainer": {"order": "a1"}})");
+  AskedAgent waits(R"({"worker": "crowd-1-1", "waitingFor": "volume", "waitingSeconds": 50,
+                       "trainer": {"order": "a1"}})");
+  Start();
+  ControllerOptions options;
+  options.ask_every_ms = 10;
+  Run(options);
+  ASSERT_TRUE(HasPods(4));
+  api_.Put("nodes", {{"metadata", {{"name", "node-0"}}}});
+  const auto start = [&](const char* pod, const AskedAgent& agent, const char* ready) {
+    const Json runs = {{"running", {{"startedAt", "2026-01-01T00:00:00Z"}}}};
+    api_.Change("pods", pod,
+                {{"spec", {{"nodeName", "node-0"}}},
+                 {"status",
+                  {{"phase", "Running"},
+                   {"podIP", agent.address},
+                   {"containerStatuses", {{{"name", "trainer"}, {"state", runs}}}},
+                   {"conditions", {{{"type", "Ready"}, {"status", ready}}}}}}});
+  };
+  start("team/crowd-1-1", waits, "False");
+  start("team/crowd-2-1", trains, "True");
+  EXPECT_TRUE(EventuallyHolds([&] { return trains.asked > 3 && waits.asked > 3; }));
+  EXPECT_TRUE(EventuallyHolds([&] {
+    return Shown().dump().find("\"reason\":\"VolumeNotReady\"") != std::string::npos;
+  })) << Shown();
+  const auto said = [&] {
+    const std::vector<Json> events = api_.Events();
+    return std::count_if(events.begin(), events.end(),
+                         [](const Json& event) { return event["reason"] == "SameBatches"; });
+  };
+  EXPECT_TRUE(EventuallyHolds([&] { return said() > 0; })) << "both draw the same batches";
+  const int asked = waits.asked;
+  EXPECT_TRUE(EventuallyHolds([&] { return waits.asked > asked + 3; }));
+  EXPECT_EQ(said(), 1) << "once a job";
 }
 
 // The new leader asks them, and their addresses may be others' by now.

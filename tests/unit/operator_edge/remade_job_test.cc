@@ -36,6 +36,7 @@ class RemadeJobTest : public KubeClusterTest {
     for (int i = 0; i < count; ++i) {
       cluster_->Record(job, {EventType::kNormal, reason::kReplacement, "said"});
     }
+    Answered();
     return api_.Asked(path) - before;
   }
 };

@@ -285,6 +285,12 @@ class KubeClusterTest : public testing::Test {
     }));
   }
   std::set<std::string> Touched() { return cluster_->Await(std::chrono::steady_clock::now()); }
+  // Once what the loop asks and says beside itself is dealt with, and taken.
+  std::set<std::string> Answered() {
+    EXPECT_TRUE(
+        EventuallyHolds([&] { return metrics_.Value("crowdsurf_operator_errands_waiting") == 0; }));
+    return Touched();
+  }
   void ShowLease(const char* renewed) {
     api_.Put(kLeases, 200, {{"spec", {{"renewTime", renewed}}}});
   }

@@ -223,7 +223,7 @@ TEST_F(KubeClusterTest, TheProgressOfADeletedJobOfThisNameIsNotThisOnes) {
   create.name = "crowd-0-0";
   EXPECT_TRUE(cluster_->Create(Observe().job, create).ok());
   EXPECT_EQ(cluster_->AgentOf("team/crowd"),
-            (KubeCluster::AskedAgent{"job-uid", "10.0.0.10:7948"}));
+            (KubeCluster::AskedAgent{"job-uid", "crowd-0-1", "10.0.0.10:7948"}));
   EXPECT_EQ(cluster_->AgentOf("team/gone"), std::nullopt);
 }
 

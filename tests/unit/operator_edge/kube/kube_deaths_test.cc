@@ -44,14 +44,18 @@ TEST_F(KubeClusterTest, AMachineWhoseKubeletIsHeardAgainIsNoLongerSuspect) {
   Report(2, 0);
   Touched();
   (void)Observe();
+  Answered();
   (void)cluster_->Delete({"crowd-0-1", "uid-0", {}, reason::kPeersReportedDead});
   EXPECT_THAT(Observe().suspect_nodes, testing::ElementsAre("node-0"));
+  Answered();
   now_ = now_ + Seconds(31);  // nobody speaks of it any more
   Touched();
   EXPECT_THAT(Observe().suspect_nodes, testing::ElementsAre("node-0"));
   ShowLease("2026-01-01T00:00:30Z");
   now_ = now_ + Seconds(2);
   Touched();
+  (void)Observe();
+  Answered();
   const JobSnapshot snapshot = Observe();
   EXPECT_THAT(snapshot.suspect_nodes, IsEmpty());
   EXPECT_THAT(snapshot.deleted_on_word, SizeIs(1)) << "it was deleted all the same";
@@ -113,6 +117,7 @@ TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
       Report(2, 0);
       Touched();
       (void)Observe();
+      Answered();
       EXPECT_TRUE(cluster_->PostProbe("uid-0", ProbeResult::kBlind));
       Touched();
     }
@@ -132,8 +137,10 @@ TEST_F(KubeClusterTest, LeasesOfManyNodesAreReadSideBySide) {  // other jobs wai
   Touched();
   api_.GatherLeases(4);
   (void)Observe();
+  Answered();
   EXPECT_EQ(api_.MaxLeasesAtOnce(), 4);
   (void)Observe();
+  Answered();
   EXPECT_EQ(api_.Asked(kLeases), 1) << "every other second";
 }
 
@@ -161,9 +168,11 @@ TEST_F(KubeClusterTest, OfMoreNodesThanATurnReadsThoseReadLongestAgoComeFirst) {
     return nodes_of;
   };
   (void)Observe();
+  Answered();
   EXPECT_EQ(asked(), (std::map<int, size_t>{{0, 30}, {1, kMaxLeases}}));
   now_ = now_ + Seconds(3);
   (void)Observe();
+  Answered();
   EXPECT_EQ(asked(), (std::map<int, size_t>{{1, 60}, {2, kMaxLeases - 30}}));
 }
 

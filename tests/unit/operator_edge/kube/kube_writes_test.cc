@@ -15,16 +15,20 @@ TEST_F(KubeClusterTest, AJobSaysTwentyFiveThingsAtOnceAndOneMoreEveryTwelveSecon
   const auto dropped = [&] { return metrics_.Value("crowdsurf_operator_events_dropped_total"); };
   const std::vector<Event> many(30, Event{EventType::kWarning, reason::kNotice, "news"});
   cluster_->RecordAll(job, many);
+  Answered();
   EXPECT_EQ(api_.Asked(kEvents), 25);
   EXPECT_EQ(dropped(), 5);
   now_ = now_ + Milliseconds(11'999);
   cluster_->RecordAll(job, many);
+  Answered();
   EXPECT_EQ(api_.Asked(kEvents), 25);
   now_ = now_ + Milliseconds(1);
   cluster_->RecordAll(job, many);
+  Answered();
   EXPECT_EQ(api_.Asked(kEvents), 26);
   now_ = now_ + Seconds(3600);
   cluster_->RecordAll(job, many);
+  Answered();
   EXPECT_EQ(api_.Asked(kEvents), 51) << "no more than the burst, however quiet it was";
 }
 
@@ -32,14 +36,17 @@ TEST_F(KubeClusterTest, HowAJobEndedIsSaidAlsoWhenItsBudgetIsUsedUp) {
   api_.Put(kEvents, 201, json::object());
   const TrainingJob job = Observe().job;
   cluster_->RecordAll(job, std::vector<Event>(30, {EventType::kNormal, reason::kNodeGone, "n"}));
+  Answered();
   ASSERT_EQ(api_.Asked(kEvents), 25);
   cluster_->Record(job, {EventType::kWarning, reason::kBackoffLimitExceeded, "7 failures", true});
+  Answered();
   EXPECT_EQ(api_.Body(kEvents)["reason"], "BackoffLimitExceeded");
 }
 
 TEST_F(KubeClusterTest, AnEventNamesItsJobAndFitsIntoTheServersBounds) {
   api_.Put(kEvents, 201, json::object());
   cluster_->Record(Observe().job, {EventType::kNormal, reason::kResumed, std::string(5000, 'x')});
+  Answered();
   const json event = api_.Body(kEvents);
   EXPECT_EQ(event["type"], "Normal");
   EXPECT_EQ(event["reason"], "Resumed");

@@ -37,7 +37,7 @@ class ObjectServer {
   static constexpr int kCut = -1;
 
   ObjectServer() {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(24); };
+    server_.new_task_queue = [] { return new httplib::ThreadPool(48); };
     const auto serve = [this](const httplib::Request& request, httplib::Response& response) {
       Serve(request, response);
     };
@@ -85,6 +85,11 @@ class ObjectServer {
     std::vector<std::string> keys;
     for (const auto& [key, object] : objects_[kind]) keys.push_back(key);
     return keys;
+  }
+  // Events that were written.
+  std::vector<Json> Events() {
+    const std::lock_guard lock(mutex_);
+    return events_;
   }
   // Requests as they came: "POST /api/v1/...".
   std::vector<std::string> Requests() {
@@ -174,6 +179,8 @@ class ObjectServer {
 
   std::pair<int, Json> Do(const httplib::Request& request, const Place& place) {
     if (place.kind.empty()) {
+      if (request.method == "POST" && request.path.ends_with("/events"))
+        events_.push_back(Json::parse(request.body));
       return request.method == "GET" ? Refuse(404, "NotFound") : std::pair(200, Json::object());
     }
     auto& all = objects_[place.kind];
@@ -250,6 +257,7 @@ class ObjectServer {
   std::map<std::string, std::map<std::string, Json>> objects_;
   std::vector<Logged> log_;
   std::vector<std::string> requests_;
+  std::vector<Json> events_;
   httplib::Server server_;
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
