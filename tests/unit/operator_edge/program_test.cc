@@ -3,15 +3,23 @@
 #include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 
 #include "base/edge/clock.h"
+#include "base/edge/descriptors.h"
 #include "operator/edge/local/process.h"
 #include "operator/edge/sign/certificate_authority.h"
 #include "tests/support/eventually.h"
@@ -29,10 +37,13 @@ constexpr char kLease[] =
 
 class ProgramTest : public testing::Test {
  protected:
+  // before: a program that starts it.
   static Process Start(std::vector<std::string> flags,
-                       std::vector<std::string> environment = {"KUBECONFIG=/nowhere"}) {
+                       std::vector<std::string> environment = {"KUBECONFIG=/nowhere"},
+                       const std::vector<std::string>& before = {}) {
     const auto beside = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     flags.insert(flags.begin(), beside / "crowdsurf-operator");
+    flags.insert(flags.begin(), before.begin(), before.end());
     for (const char* name : {"TSAN_OPTIONS", "ASAN_OPTIONS"}) {  // of a sanitized program
       if (const char* value = std::getenv(name))
         environment.push_back(absl::StrCat(name, "=", value));
@@ -123,13 +134,13 @@ class ServingProgramTest : public ProgramTest {
         << api_.endpoint().port << "'}}]}";
   }
   void TearDown() override { std::filesystem::remove(config_); }
-  Process Serve(std::vector<std::string> more) {
+  Process Serve(std::vector<std::string> more, const std::vector<std::string>& before = {}) {
     std::vector<std::string> flags = {"--namespace",    "system",    "--agent-image", "i",
                                       "--signer-host",  "localhost", "--listen",      "127.0.0.1",
                                       "--sign-port",    "0",         "--health-port", "0",
                                       "--metrics-port", "0"};
     flags.insert(flags.end(), more.begin(), more.end());
-    return Start(flags, {"KUBECONFIG=" + config_});
+    return Start(flags, {"KUBECONFIG=" + config_}, before);
   }
   // The port of that name in the line that says that it started; 0: it never did.
   static int PortOf(Process& process, const std::string& name) {
@@ -175,6 +186,128 @@ TEST_F(ServingProgramTest, UnlessToldOtherwiseItElectsALeaderAndGuardsItsMetrics
   EXPECT_EQ(page->status, 401);
   EXPECT_TRUE(EventuallyHolds([&] { return api_.Asked(kLease) > 0; }));
   process.Signal(SIGINT);
+  EXPECT_EQ(End(process), 0) << process.kept_output();
+}
+
+// Strangers hold as many connections as there are descriptors, and more.
+class FloodedProgramTest : public ServingProgramTest {
+ protected:
+  static constexpr int kIdle = 1100;  // at each port
+  void SetUp() override {
+    ServingProgramTest::SetUp();
+    api_.Put(std::string("POST ") + std::string(kLease).substr(0, std::string(kLease).rfind('/')),
+             201, json::object());
+    api_.Put("POST /apis/authentication.k8s.io/v1/tokenreviews", 201,
+             {{"status",
+               {{"authenticated", true},
+                {"audiences", {"crowdsurf"}},
+                {"user",
+                 {{"username", "system:serviceaccount:team:default"},
+                  {"extra",
+                   {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
+                    {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}}}}});
+    api_.Put("/api/v1/namespaces/team/pods/crowd-0-1", 200, Pod(0));
+    api_.Put("/apis/crowdsurf.io/v1alpha1/namespaces/team/trainingjobs/crowd", 200, Job());
+    const auto ca = CertificateAuthority::Create("crowd", WallNow()).value();
+    api_.Put("/api/v1/namespaces/system/secrets/crowdsurf-ca-job-uid", 200,
+             {{"metadata", {{"labels", {{"app.kubernetes.io/managed-by", "crowdsurf"}}}}},
+              {"data",
+               {{"ca.pem", absl::Base64Escape(ca.pem())},
+                {"ca-key.pem", absl::Base64Escape(ca.KeyPem().value())}}}});
+  }
+  void TearDown() override {
+    for (const int connection : idle_) close(connection);
+    ServingProgramTest::TearDown();
+  }
+  void Flood(int port) {
+    for (int i = 0; i < kIdle; ++i) {
+      idle_.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      sockaddr_in at{};
+      at.sin_family = AF_INET;
+      at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      at.sin_port = htons(static_cast<uint16_t>(port));
+      ASSERT_EQ(connect(idle_.back(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0)
+          << i << " " << std::strerror(errno);
+    }
+  }
+  // As an agent that comes asks for its certificate; 0: no answer.
+  static int Join(int port) {
+    const json claims = {
+        {"aud", {"crowdsurf"}},
+        {"exp", 4'000'000'000},
+        {"kubernetes.io",
+         {{"namespace", "team"}, {"pod", {{"name", "crowd-0-1"}, {"uid", "uid-0"}}}}}};
+    httplib::SSLClient client("127.0.0.1", port);
+    client.enable_server_certificate_verification(false);
+    client.set_read_timeout(30);
+    const auto result = client.Post(
+        "/v1/sign",
+        {{"Authorization", "Bearer e30." + absl::WebSafeBase64Escape(claims.dump()) + ".c2ln"}},
+        json{{"csr", Csr()}, {"boot", 1}}.dump(), "application/json");
+    return result ? result->status : 0;
+  }
+  static std::string Csr() {
+    EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
+    X509_REQ* request = X509_REQ_new();
+    X509_REQ_set_pubkey(request, key);
+    X509_REQ_sign(request, key, nullptr);
+    BIO* out = BIO_new(BIO_s_mem());
+    PEM_write_bio_X509_REQ(out, request);
+    char* text = nullptr;
+    const long length = BIO_get_mem_data(out, &text);
+    std::string pem(text, static_cast<size_t>(length));
+    BIO_free(out);
+    X509_REQ_free(request);
+    EVP_PKEY_free(key);
+    return pem;
+  }
+  static double ResidentMib(const Process& process) {
+    std::ifstream status("/proc/" + std::to_string(process.pid()) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("VmRSS:", 0) == 0) return std::stod(line.substr(6)) / 1024;
+    }
+    return 0;
+  }
+  int Renewals() { return api_.Asked(absl::StrCat("GET ", kLease)); }
+  static bool Leads(httplib::Client& metrics) {
+    const auto page = metrics.Get("/metrics");
+    return page &&
+           std::regex_search(page->body, std::regex("leader_election_master_status\\S* 1\\b"));
+  }
+
+  std::vector<int> idle_;
+};
+
+TEST_F(FloodedProgramTest, IdleConnectionsAtEveryPortCostNoJoinerAndNoLead) {
+  if (RaiseDescriptorLimit() < 4 * kIdle) GTEST_SKIP() << "too few descriptors for the strangers";
+  Process process = Serve({"--guard-metrics", "false"},
+                          {"/bin/sh", "-c", "ulimit -n 1024 && exec \"$0\" \"$@\""});
+  const int sign = PortOf(process, "sign_port");
+  const int health_port = PortOf(process, "health_port");
+  const int metrics_port = PortOf(process, "metrics_port");
+  httplib::Client health("127.0.0.1", health_port), metrics("127.0.0.1", metrics_port);
+  ASSERT_TRUE(EventuallyHolds([&] { return CodeOf(health, "/readyz") == 200 && Leads(metrics); }));
+  ASSERT_EQ(Join(sign), 200);
+  const double normal = ResidentMib(process);
+  double most = normal;
+  int joined = 0, tried = 0;
+  for (const int port : {sign, health_port, metrics_port}) {
+    Flood(port);
+    for (int i = 0; i < 4; ++i) joined += Join(sign) == 200, ++tried;
+    EXPECT_EQ(CodeOf(health, "/healthz"), 200);
+    EXPECT_TRUE(Leads(metrics));
+    most = std::max(most, ResidentMib(process));
+  }
+  const int renewed = Renewals();
+  EXPECT_TRUE(EventuallyHolds([&] { return Renewals() > renewed; }));
+  EXPECT_TRUE(Leads(metrics)) << "it renews its Lease";
+  std::printf(
+      "%d idle connections at each of three ports, 1,024 descriptors: %d of %d joiners "
+      "refused; %.1f MiB, and %.1f MiB more\n",
+      kIdle, tried - joined, tried, normal, most - normal);
+  EXPECT_EQ(joined, tried);
+  EXPECT_LE(most - normal, 64);
+  process.Signal(SIGTERM);
   EXPECT_EQ(End(process), 0) << process.kept_output();
 }
 
