@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <map>
 #include <set>
@@ -148,12 +149,15 @@ CheckpointStore::Folder CheckpointStore::Look(const std::string& job, const Dige
     }
     kept.head = file->head_hash();
     kept.averaging = file->info().averaging;
+    // Anybody may have written the head.
+    if (std::isfinite(file->info().job_samples)) kept.job_samples = file->info().job_samples;
     kept.sealed = !seals_ || seals_->IsSealed(kept.path, kept.head);
     folder.ours.push_back(std::move(kept));
   }
   // By what the head says: anybody names files.
   std::stable_sort(folder.ours.begin(), folder.ours.end(), [](const Kept& a, const Kept& b) {
-    return std::tie(a.sealed, a.averaging) > std::tie(b.sealed, b.averaging);
+    return std::tie(a.sealed, a.job_samples, a.averaging) >
+           std::tie(b.sealed, b.job_samples, b.averaging);
   });
   return folder;
 }
@@ -250,7 +254,9 @@ void CheckpointStore::NotePassedOver(const Folder& folder, const Kept& taken) {
 
 std::optional<VerifiedCheckpoint> CheckpointStore::NewerThan(const CheckpointInfo& info) const {
   for (const Kept& kept : Look(info.job, info.schema).ours) {
-    if (!kept.sealed || kept.averaging <= info.averaging) continue;
+    const bool further =
+        std::tie(kept.job_samples, kept.averaging) > std::tie(info.job_samples, info.averaging);
+    if (!kept.sealed || !further) continue;
     const auto file = Reopen(kept);
     if (!file) continue;
     VerifiedCheckpoint newer{.info = file->info(), .average = {}};

@@ -4,8 +4,10 @@
 // (checkpoint_file.h), by temporary name, fsync, rename, and seals it (checkpoint_seal.h). Jobs,
 // models and trainers may share a folder: of its files those of the same job and model count, and
 // no other is read further, pruned, or a reason to prune. What an agent of this job has sealed
-// comes first, then the highest number in a head. A file is believed only if every hash verifies;
-// an unreadable one is skipped and counted. Blocking: call from a thread that may wait.
+// comes first, then the most samples and the highest number in a head: of two lineages the one in
+// which more was trained, since one that averages alone has the higher numbers. A file is believed
+// only if every hash verifies; an unreadable one is skipped and counted. Blocking: call from a
+// thread that may wait.
 #pragma once
 
 #include <functional>
@@ -64,15 +66,15 @@ class CheckpointStore {
   Status Write(CheckpointInfo info, const StateValues& state, ByteView opaque,
                const CheckpointBy& by = {});
 
-  // Reads the newest checkpoint of the job and model that verifies whole: the copies are verified,
-  // so each byte is hashed once. What is in `average` when none is found means nothing. NotFound:
-  // there is none; FailedPrecondition: the job's are of another model. Pre: average.size() ==
-  // elements.
+  // Reads the furthest checkpoint of the job and model that verifies whole: the copies are
+  // verified, so each byte is hashed once. What is in `average` when none is found means nothing.
+  // NotFound: there is none; FailedPrecondition: the job's are of another model. Pre:
+  // average.size() == elements.
   StatusOr<FoundCheckpoint> Restore(const CheckpointWanted& wanted, std::span<float> average,
                                     const MakeRoom& make_room);
 
-  // The newest average of the same job and model that another agent has sealed, if it is newer than
-  // `info`'s and verifies. Memory of an average.
+  // The furthest average of the same job and model that another agent has sealed, by samples and
+  // then by number, if it is further than `info`'s and verifies. Memory of an average.
   std::optional<VerifiedCheckpoint> NewerThan(const CheckpointInfo& info) const;
 
   const std::string& folder() const { return folder_; }
@@ -83,10 +85,11 @@ class CheckpointStore {
     std::string path;
     Digest head = {};
     AveragingId averaging = {};
+    double job_samples = 0;
     bool sealed = false;
   };
   struct Folder {
-    std::vector<Kept> ours;  // the sealed ones first, of each kind the newest first
+    std::vector<Kept> ours;  // the sealed ones first, of each kind the furthest first
     std::string other;       // one of the job and of another model; empty: there is none
     std::vector<std::string> unreadable;
   };

@@ -83,6 +83,30 @@ TEST_F(SharedVolumeTest, AnOlderModelOfTheJobIsNeitherPrunedNorInTheWay) {
   EXPECT_EQ(Newest(agent.store, "charlm", "new"), 15U);
 }
 
+// A worker that is alone averages more often than the many, and trains less.
+TEST_F(SharedVolumeTest, OfTwoLineagesTheOneThatTrainedMoreIsResumed) {
+  SealedStore many(folder.path(), ca), alone(folder.path(), ca);
+  const std::vector<float> average(kElements, 1);
+  const auto write = [&](SealedStore& agent, uint64_t number, double samples,
+                         const std::string& lineage) {
+    CheckpointInfo info = Info(number, "charlm", "w");
+    info.job_samples = samples;
+    ASSERT_TRUE(agent.store.Write(info, {.average = average}, {}, {.lineage = lineage}).ok());
+  };
+  write(many, 40, 9000, "aaaaaaaa");
+  write(alone, 400, 3000, "bbbbbbbb");
+  EXPECT_EQ(Newest(many.store), 40U);
+  EXPECT_EQ(Newest(alone.store), 40U);
+  CheckpointInfo last = Info(401, "charlm", "w");
+  last.job_samples = 3010;
+  const auto newer = alone.store.NewerThan(last);
+  ASSERT_TRUE(newer) << "the model of the job is the loner's";
+  EXPECT_EQ(newer->info.averaging, AveragingId(40));
+  last = Info(41, "charlm", "w");
+  last.job_samples = 9100;
+  EXPECT_FALSE(many.store.NewerThan(last));
+}
+
 // A trainer can make a file whose hashes agree. It cannot make a seal.
 TEST_F(SharedVolumeTest, APlantedCheckpointIsPassedOverAndMakesNobodyPrune) {
   SealedStore agent(folder.path(), ca);
