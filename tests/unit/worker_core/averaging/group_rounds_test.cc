@@ -286,43 +286,6 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
   EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
-// A member that is in a round of the parent yet needs it as a witness, and not its values.
-TEST_F(GroupRoundsTest, WhoSitsAgainInOneViewStillAnswersForItsParent) {
-  View next = view_;
-  next.epoch = view_.epoch + 1;
-  next.parent = seating_.hash();
-  const ViewHash hash = HashOf(next, "job");
-  rounds_.LeaveOpen(now_, out_);
-  rounds_.OnView(now_, next, hash, ParentEnd::kOrderly, out_);
-  rounds_.OnView(now_, next, hash, ParentEnd::kOrderly, out_);
-  EXPECT_EQ(ByesFor(seating_.hash(), Ready{}), std::vector{ByeReason::kSatOut});
-  message::RoundFrame ballot;
-  ballot.view = seating_.hash();
-  EXPECT_TRUE(rounds_.Serves(ballot));
-}
-
-// The others left that view while one was in a step of its training, and it opened a round there
-// when the step was over. It would wait for them for as long as a round may pause.
-TEST_F(GroupRoundsTest, WhoAsksInAViewThatWasLeftHearsThatItsAveragingIsOver) {
-  const ViewHash left = HashOf(view_, "a view that was left");
-  const auto byes = [&](uint64_t averaging, FrameBody body) {
-    out_.clear();
-    const message::RoundFrame message{.view = left,
-                                      .epoch = 0,
-                                      .averaging = AveragingId(averaging),
-                                      .round = 0,
-                                      .group = 0,
-                                      .frame = EncodeFrame({InstanceId(), std::move(body)})};
-    EXPECT_EQ(rounds_.Declines(PeerAt(1), message, out_), averaging < 3);
-    return Byes();
-  };
-  rounds_.SetMin(AveragingId(3));
-  EXPECT_EQ(byes(2, Ready{}), std::vector{ByeReason::kSatOut});
-  EXPECT_EQ(byes(2, Fetch{}), std::vector{ByeReason::kSatOut});
-  EXPECT_EQ(byes(2, Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
-  EXPECT_TRUE(byes(3, Ready{}).empty());
-}
-
 // The other one is in the next averaging, and beats, while this peer waits for its trainer.
 TEST_F(GroupRoundsTest, BeatsThatComeEarlyDoNotTakeTheReadysPlace) {
   rounds_.LeaveOpen(now_, out_);
