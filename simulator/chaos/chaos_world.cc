@@ -273,17 +273,23 @@ void ChaosWorld::OnRoundsMoved(int node) {
   if (!scenario_.mild) return;
   const worker::PeerSummary summary = At(node).Summarize();
   Rounds& rounds = rounds_[node];
-  if (summary.rounds.failed() > rounds.seen.failed() && QuorumLives(rounds.view))
+  if (summary.rounds.failed() > rounds.seen.failed() && QuorumLives(rounds))
     rounds.broken += summary.rounds.failed() - rounds.seen.failed();
   rounds.seen = summary.rounds;
-  if (summary.view) rounds.view = summary.view->hash;
+  if (!summary.view) return;
+  rounds.view = summary.view->hash;
+  rounds.lineage = summary.view->lineage;
 }
 
-bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
-  const auto witnesses = witnesses_of_.find(view);
+// Who has gone into another lineage, a branch of its own above all, votes in this one no more.
+bool ChaosWorld::QuorumLives(const Rounds& rounds) {
+  const auto witnesses = witnesses_of_.find(rounds.view);
   if (witnesses == witnesses_of_.end()) return true;
   std::set<PeerId> living;
-  for (const PeerNode* node : Living()) living.insert(node->id());
+  for (const PeerNode* node : Living()) {
+    const auto view = node->started() ? node->Summarize().view : std::nullopt;
+    if (!view || view->lineage == rounds.lineage) living.insert(node->id());
+  }
   return worker::IsQuorum(witnesses->second, living);
 }
 

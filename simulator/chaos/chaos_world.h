@@ -72,7 +72,8 @@ class ChaosWorld : public PeerOutside {
   void LookAtRound(int from, const worker::message::RoundFrame& round);
   void CountSend(int from, int to, const worker::ChunkArrived& chunk);
   void TellDown(int to, int of, DownEvidence evidence, Duration delay);
-  bool QuorumLives(const worker::ViewHash& view);
+  struct Rounds;
+  bool QuorumLives(const Rounds& rounds);
   bool Together();
   bool MixTogether(const std::vector<PeerNode*>& living);
   std::optional<worker::ViewHash> CommonView(const std::vector<PeerNode*>& living);
@@ -115,6 +116,7 @@ class ChaosWorld : public PeerOutside {
   std::map<worker::ViewHash, std::vector<PeerId>> witnesses_of_;
   struct Rounds {           // of a node
     worker::ViewHash view;  // that its present round is of
+    worker::ViewHash lineage;
     worker::RoundTally seen;
     uint64_t broken = 0;  // failed while a quorum of that view's witnesses lived
   };

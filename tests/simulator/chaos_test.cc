@@ -51,6 +51,7 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       520,      // a stand-in that owed nothing so far is asked as a witness, and taken for silent
       8000094,  // steps of 1.7 s, and rounds without others that teach no start to wait for
       8000720,  // ... the same
+      9000429,  // a view whose witnesses have died, and gone into a branch before it
   };
   for (const uint64_t seed : seeds) {
     // Without snapshots in parts they are what they were when they were broken.
