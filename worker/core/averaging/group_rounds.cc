@@ -330,6 +330,12 @@ bool GroupRounds::pristine() const {
                      [](const auto& entry) { return IsPristine(entry.second); });
 }
 
+bool GroupRounds::in_ballot() const {
+  return std::any_of(instances_.begin(), instances_.end(), [](const auto& entry) {
+    return entry.second.round.phase() == RoundPhase::kBallot;
+  });
+}
+
 void GroupRounds::Suspend(Time now, Actions& out) {
   for (const auto& [id, instance] : instances_)
     if (IsPristine(instance)) suspended_ = id;

@@ -159,6 +159,8 @@ class GroupRounds {
   // The open round has sent no values, holds nothing of others and took no plan: it can be dropped
   // and opened anew.
   bool pristine() const;
+  // A round is open that only a quorum of its view's witnesses can still decide.
+  bool in_ballot() const;
   // Forgets the pristine round, silently. What comes for it until the next Open is kept for that:
   // the same round may be opened again.
   void Suspend(Time now, Actions& out);

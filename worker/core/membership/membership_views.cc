@@ -64,7 +64,9 @@ void Membership::TakePending(Time now, Actions& out) {
     const bool forgotten = view.epoch >= last_.epoch + 2 &&
                            OriginOf(view, pending_->hash()) == last_.origin &&
                            !averaging_.MayMove(AveragingId());
-    if (forgotten) averaging_.LeaveNow(now, out);
+    // Nor without a quorum of them, once a member is missing in such a round.
+    const bool undecidable = parent && averaging_.rounds().in_ballot() && !WitnessesLive();
+    if (forgotten || undecidable) averaging_.LeaveNow(now, out);
     // A round that nobody else is in lasts longer than one hold, and the next one would begin in
     // the moment in which it is over.
     if (waited) averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kBarrierPatience * 2, out);

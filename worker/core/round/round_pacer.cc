@@ -13,6 +13,9 @@ namespace {
 // suspicious.
 constexpr int kMaxDoublings = 6;
 constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
+// ... nor less than so many of the longest gaps: where processors are short or links long, gaps
+// have a long tail, and a ballot for nothing costs the round two round trips.
+constexpr double kLongestGaps = 2;
 // In the patience for suspects: one FETCH may get lost, and members whose round is over say nothing
 // of themselves.
 constexpr double kSuspectsAsked = 4;
@@ -140,8 +143,11 @@ Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {
   if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.max_silence);
   const Duration most = std::max(config_.min_silence, config_.max_silence);
   const Duration least = std::min(LeastSilence(), most);
-  const Duration learnt = std::clamp(it->second.gaps.Bound(kDeviations), least, most);
-  return Backed(std::min(learnt * static_cast<double>(1 << doublings), most));
+  const DurationWindow& gaps = it->second.gaps;
+  const Duration learnt = std::clamp(gaps.Bound(kDeviations), least, most);
+  const Duration longest = gaps.Largest() * kLongestGaps;
+  const Duration doubled = learnt * static_cast<double>(1 << doublings);
+  return Backed(std::min(std::max(doubled, longest), most));
 }
 
 Duration RoundTimes::HaveWait() const {
