@@ -255,7 +255,7 @@ void Node::HandOver(const Clocks& at, const Contact& newcomer, Actions& out) {
 
 void Node::SyncFollowed(const Clocks& at, Actions& out) {
   for (const auto& [key, own] : own_) SyncOwn(at, key, out);
-  for (const auto& [key, watch] : watches_) SyncWatch(at, key, out);
+  SyncWatches(at, out);
 }
 
 void Node::LookUpHolders(const Clocks& at, Actions& out) {

@@ -211,6 +211,7 @@ class Node {
     bool synced = false;
   };
   void SyncWatch(const Clocks& at, const Key& key, Actions& out);
+  void SyncWatches(const Clocks& at, Actions& out);  // all of them
   void AskToWatch(const Clocks& at, const Key& key, const Contact& holder, WatchState& watch,
                   Actions& out);
   void RenewWatches(const Clocks& at, Actions& out);

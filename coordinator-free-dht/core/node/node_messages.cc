@@ -217,6 +217,7 @@ void Node::OnReply(const Clocks& raw, const Contact& from, const Message& messag
   if (const auto* probe = std::get_if<SeedProbe>(&request->purpose)) {
     (void)probe;
     seeds_.OnAnswer(at.now, request->to.endpoint);
+    SyncWatches(at, out);
     const auto* found = std::get_if<FindReply>(&message.body);
     if (found == nullptr) return;
     // Through the seed alone: if it belongs to another part of a split network, peers near us there
@@ -269,6 +270,7 @@ void Node::OnFailedRequest(const Clocks& at, const Request& request, Actions& ou
   metrics_->requests_failed.Add();
   if (std::holds_alternative<SeedProbe>(request.purpose)) {
     seeds_.OnFailure(at.now, request.to.endpoint);
+    SyncWatches(at, out);
     PumpWaiting(at, out);
     return;
   }

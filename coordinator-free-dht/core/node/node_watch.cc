@@ -67,9 +67,15 @@ void Node::SyncWatch(const Clocks& at, const Key& key, Actions& out) {
   out.emplace_back(WatchUpdate{key, {}, true});
 }
 
+void Node::SyncWatches(const Clocks& at, Actions& out) {
+  for (const auto& [key, watch] : watches_) SyncWatch(at, key, out);
+}
+
 bool Node::NowSynced(const Key& key, const WatchState& watch) const {
   // Before the first lookup the true holders may be others.
   if (!replicas_.Known(key)) return false;
+  // It may be the one that holds the records: others that are as new hold none.
+  if (seeds_.AwaitingFirstAnswers()) return false;
   bool active = false;
   bool slow = false;
   for (const auto& [id, holder] : watch.holders) {

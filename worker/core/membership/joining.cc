@@ -68,8 +68,13 @@ Joining::Step Joining::Ask(Time now, const PeerId& peer, Duration patience) {
 
 Joining::Step Joining::Next(Time now, AveragingId holds) {
   wake_ = Time::Infinite();
-  if (!roster_.answered()) return {};
-  if (answered_at_.unset()) answered_at_ = now;
+  const bool answered = roster_.answered(now);
+  if (answered && answered_at_.unset()) answered_at_ = now;
+  // Whoever sits shows that there is a job. Other newcomers' records show nothing.
+  if (!answered && !BestSeated() && silent_.empty()) {
+    wake_ = roster_.AnsweredBy();
+    return {};
+  }
   wake_ = quiet_until_;
   if (now < quiet_until_) return {};
   if (!quiet_until_.unset()) hops_ = 0;
@@ -81,6 +86,10 @@ Joining::Step Joining::Next(Time now, AveragingId holds) {
     seated = BestSeated();
   }
   if (seated) return Ask(now, *seated, kAskPatience);
+  if (answered_at_.unset()) {
+    wake_ = roster_.AnsweredBy();
+    return {};
+  }
   const auto better = Better(holds);
   const double patience = better.empty() ? 1 : kFormPatience * static_cast<double>(better.size());
   wake_ = answered_at_ + config_.form_delay * patience;

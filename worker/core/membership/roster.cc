@@ -146,8 +146,10 @@ void Roster::Drop(const PeerId& peer) {
   owner_keys_.erase(key);
 }
 
-Roster::News Roster::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
-  answered_ = true;
+Roster::News Roster::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out,
+                               bool whole) {
+  whole_ |= whole;
+  if (heard_at_.unset()) heard_at_ = now;
   News news;
   for (const PeerRecord& each : records) {
     if (each.owner == config_.id) continue;

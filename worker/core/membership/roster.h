@@ -65,8 +65,9 @@ class Roster {
     std::vector<PeerId> changed;   // owners whose record is new or says something new
     std::vector<PeerId> replaced;  // their key has a record of a higher boot: they are dead
   };
-  // Records of watched keys.
-  News OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
+  // Records of watched keys. whole: those who hold them have all answered.
+  News OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out,
+                 bool whole = true);
   // Records that expired since the last call.
   std::vector<PeerId> TakeExpired(Time now);
   // A peer's contact came in a message.
@@ -74,7 +75,14 @@ class Roster {
   std::vector<Contact> ContactsOf(const std::vector<PeerId>& peers) const;
   std::string WorkerOf(const PeerId& peer) const;
 
-  bool answered() const { return answered_; }
+  // What it has are the records of the job, and not only those that came first.
+  bool answered(Time now) const {
+    return whole_ || (!heard_at_.unset() && now >= heard_at_ + kWholePatience);
+  }
+  // When it is answered at the latest; Infinite: while no record has come.
+  Time AnsweredBy() const {
+    return heard_at_.unset() ? Time::Infinite() : heard_at_ + kWholePatience;
+  }
   const std::map<PeerId, RosterRecord>& live() const { return records_; }
   const RosterRecord* Find(const PeerId& peer) const;
   Duration Ttl() const { return Heartbeat() * 3.0; }
@@ -95,7 +103,10 @@ class Roster {
 
   const PeerConfig& config_;
   PeerMetrics& metrics_;
-  bool answered_ = false;
+  // A holder that neither answers nor refuses is given up after two seconds.
+  static constexpr Duration kWholePatience = Seconds(3);
+  bool whole_ = false;
+  Time heard_at_;  // of the first record
   size_t members_ = 0;
   size_t watched_ = 0;  // shards
   RosterRecord own_;

@@ -142,8 +142,8 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
       message);
 }
 
-void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
-  const Roster::News news = roster_.OnRecords(now, records, out);
+void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out, bool whole) {
+  const Roster::News news = roster_.OnRecords(now, records, out, whole);
   for (const PeerId& peer : news.replaced) Lose(now, peer, DownEvidence::kReplaced, out);
   for (const PeerId& peer : news.changed) {
     membership_.OnRecord(now, peer);

@@ -48,7 +48,9 @@ class Peer {
   void Start(Time now, Actions& out);
   void OnMessage(Time now, const PeerId& from, ByteView body, Actions& out);
   // Also the first answer to a WatchKey when there is no record: then `records` is empty.
-  void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
+  // whole: see Roster::OnRecords.
+  void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out,
+                 bool whole = true);
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   // Its tensor link to this peer broke and is there again: frames on their way may be lost.
   void OnRenewed(Time now, const PeerId& peer, Actions& out);

@@ -162,8 +162,9 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
                        .boot = record->boot});
   }
   if (records.empty() && !update.synced) return;
-  Feed(now, wall, [this, records = std::move(records)](Time at, Actions& out) {
-    peer_->OnRecords(at, records, out);
+  const bool whole = update.synced;
+  Feed(now, wall, [this, records = std::move(records), whole](Time at, Actions& out) {
+    peer_->OnRecords(at, records, out, whole);
   });
 }
 

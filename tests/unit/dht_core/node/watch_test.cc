@@ -276,6 +276,22 @@ TEST_F(WatchTest, ALonelyNodeAsksItsFirstPeerAtOnce) {
   EXPECT_TRUE(searched.contains(KeyOf("own")));
 }
 
+// The one that answers is as new as this node. The seed may hold the records of the job.
+TEST_F(WatchTest, NoRecordIsThereOnlyOnceEachSeedAnsweredOrFailed) {
+  LoneNode::Player& seed = lone_.Add();
+  seed.silent = true;
+  lone_.Do([&](Node& node, Actions& out) {
+    node.AddSeeds(lone_.clocks(), {seed.contact.endpoint}, out);
+  });
+  lone_.Meet();
+  lone_.Watch(kRoster);
+  lone_.Run(NodeConfig().seed_patience * 0.9);
+  EXPECT_TRUE(lone_.updates.empty());
+  lone_.Run(NodeConfig().seed_patience);
+  ASSERT_EQ(lone_.updates.size(), 1u);
+  EXPECT_TRUE(lone_.updates[0].synced);
+}
+
 TEST_F(WatchTest, WatchesAreBounded) {
   for (size_t i = 0; i < NodeConfig().watches; ++i) {
     ASSERT_TRUE(lone_.Watch(KeyOf(std::to_string(i))));

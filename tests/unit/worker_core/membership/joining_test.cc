@@ -16,6 +16,15 @@
 namespace crowdsurf::worker {
 namespace {
 
+// Of a newcomer that has a trainer and no seat.
+PeerRecord FreshRecord(uint8_t n) {
+  RosterRecord record;
+  record.contact = {Id(n), "w" + std::to_string(n), "127.0.0.1:1", "127.0.0.1:2"};
+  record.member = {.id = Id(n), .cell = 0, .joined_unix_ms = 900};
+  record.ready = true;
+  return {"k", Id(n), Encode(record), Seconds(60)};
+}
+
 PeerRecord SeatedRecord(uint8_t n) {
   RosterRecord record;
   record.contact = {Id(n), "w" + std::to_string(n), "127.0.0.1:1", "127.0.0.1:2"};
@@ -87,6 +96,61 @@ TEST(JoiningTest, TwoThatNameEachOtherAreNotAskedAsFastAsTheNetworkIs) {
   const size_t asked = newcomer.asked(1) + newcomer.asked(2);
   EXPECT_GE(asked, 10U) << "it gave up, though one of them may be the steward any moment";
   EXPECT_LE(asked, 44U);  // four in 300 ms
+}
+
+// The longest-lived of three newcomers: the others' records are there, and holders that may have
+// those of a job have not answered. A view of its own would be a second job beside that one.
+class FirstOfThree {
+ public:
+  explicit FirstOfThree(bool whole) {
+    config_.job = "job";
+    config_.id = Id(200);
+    config_.started_unix_ms = 1;
+    Hear({FreshRecord(1), FreshRecord(2)}, whole);
+  }
+  void Hear(const std::vector<PeerRecord>& records, bool whole) {
+    Actions out;
+    roster_.OnRecords(now_, records, out, whole);
+  }
+  Joining::Step After(Duration time) {
+    now_ = now_ + time;
+    return joining_.Next(now_, AveragingId());
+  }
+  Duration wakes_in() const { return joining_.NextDeadline() - now_; }
+
+ private:
+  Time now_ = Time() + Seconds(1);
+  PeerConfig config_;
+  MetricRegistry registry_;
+  PeerMetrics metrics_{registry_};
+  Roster roster_{config_, metrics_};
+  Joining joining_{config_, roster_, Rng(3)};
+};
+
+TEST(JoiningTest, NoViewIsFormedBeforeTheHoldersHaveAnswered) {
+  FirstOfThree first(/*whole=*/false);
+  for (int i = 0; i < 29; ++i) {
+    const Joining::Step step = first.After(Milliseconds(100));
+    ASSERT_FALSE(step.form || step.ask) << i;
+  }
+  EXPECT_EQ(first.wakes_in(), Milliseconds(100)) << "it waits three seconds at most";
+  first.Hear({SeatedRecord(3)}, /*whole=*/true);
+  EXPECT_EQ(first.After(Duration()).ask, Id(3)) << "there is a job";
+}
+
+TEST(JoiningTest, TheLongestLivedFormsAViewSoonAfterTheHoldersHaveAnswered) {
+  for (const bool whole : {false, true}) {
+    FirstOfThree first(whole);
+    EXPECT_FALSE(first.After(whole ? Duration() : Milliseconds(2900)).form);
+    EXPECT_FALSE(first.After(Milliseconds(100)).form);
+    EXPECT_TRUE(first.After(PeerConfig().form_delay).form) << whole;
+  }
+}
+
+TEST(JoiningTest, WhoeverSitsIsAskedBeforeTheHoldersHaveAnswered) {
+  FirstOfThree newcomer(/*whole=*/false);
+  newcomer.Hear({SeatedRecord(3)}, /*whole=*/false);
+  EXPECT_EQ(newcomer.After(Duration()).ask, Id(3));
 }
 
 }  // namespace

@@ -64,10 +64,10 @@ TEST_F(RosterTest, RecordsComeBackAndMutatedOnesAreRefusedOrCanonical) {
 TEST_F(RosterTest, ARecordLivesAsLongAsItSaysAndIntroducesItsOwnerOnce) {
   Roster roster(config, metrics);
   Actions out;
-  EXPECT_FALSE(roster.answered());
+  EXPECT_FALSE(roster.answered(kStart));
   const PeerRecord record{"k", Id(1), Encode(RecordOf(1)), Seconds(3)};
   EXPECT_EQ(roster.OnRecords(kStart, {record}, out).changed.size(), 1U);
-  EXPECT_TRUE(roster.answered());
+  EXPECT_TRUE(roster.answered(kStart));
   EXPECT_TRUE(roster.OnRecords(kStart + Seconds(1), {record}, out).changed.empty());
   EXPECT_EQ(Count<Introduce>(out), 1U);
   EXPECT_TRUE(roster.TakeExpired(kStart + Seconds(3.5)).empty());
