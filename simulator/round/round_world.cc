@@ -327,8 +327,23 @@ void RoundWorld::CheckEnd() {
       report_.violations.Add("L1", absl::StrCat("node ", node->index(), " kept its own values"));
   }
   const size_t chunks = std::max(spec_.chunks.size(), kFewChunks) - kFewChunks;
-  if (queue_.max_pending() > kMaxPendingOfGroup + chunks * ranks * kMaxPendingOfChunk)
+  const size_t bound = kMaxPendingOfGroup + chunks * ranks * kMaxPendingOfChunk + BeatsOnTheirWay();
+  if (queue_.max_pending() > bound)
     report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
+}
+
+// Beats that wait behind chunks: a node's link carries one frame after the other, and windows let
+// so many bytes wait there.
+size_t RoundWorld::BeatsOnTheirWay() const {
+  if (scenario_.rates.empty()) return 0;
+  double slowest = scenario_.rates.front().bytes_per_second;
+  for (const RoundScenario::Rate& rate : scenario_.rates)
+    slowest = std::min(slowest, rate.bytes_per_second);
+  const auto ranks = static_cast<double>(scenario_.members);
+  const double bytes = ranks * static_cast<double>(scenario_.max_window_chunks) *
+                       static_cast<double>(scenario_.chunk_bytes);
+  const double beat = scenario_.pacing.min_silence.seconds() / 2;
+  return static_cast<size_t>(ranks * ranks * bytes / slowest / beat);
 }
 
 RoundReport RoundWorld::Run() {

@@ -36,6 +36,7 @@ class RoundWorld : public RoundOutside {
   bool QuorumLives() const;
   bool HoldersDied() const;
   bool OutOfBallots() const;
+  size_t BeatsOnTheirWay() const;
   void CheckEnd();
   worker::CoordinateMask DrawMask(int node, RegionBuffer& values);
   RegionBuffer DrawValues(const std::string& label, SnapshotId snapshot);

@@ -66,8 +66,7 @@ class Roster {
     std::vector<PeerId> replaced;  // their key has a record of a higher boot: they are dead
   };
   // Records of watched keys. whole: those who hold them have all answered.
-  News OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out,
-                 bool whole = true);
+  News OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out, bool whole = true);
   // Records that expired since the last call.
   std::vector<PeerId> TakeExpired(Time now);
   // A peer's contact came in a message.

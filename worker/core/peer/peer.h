@@ -49,8 +49,7 @@ class Peer {
   void OnMessage(Time now, const PeerId& from, ByteView body, Actions& out);
   // Also the first answer to a WatchKey when there is no record: then `records` is empty.
   // whole: see Roster::OnRecords.
-  void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out,
-                 bool whole = true);
+  void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out, bool whole = true);
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   // Its tensor link to this peer broke and is there again: frames on their way may be lost.
   void OnRenewed(Time now, const PeerId& peer, Actions& out);

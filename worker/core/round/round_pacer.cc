@@ -15,7 +15,7 @@ constexpr int kMaxDoublings = 6;
 constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 // ... nor less than so many of the longest gaps: where processors are short or links long, gaps
 // have a long tail, and a ballot for nothing costs the round two round trips.
-constexpr double kLongestGaps = 2;
+constexpr double kLongestGaps = 2.5;
 // In the patience for suspects: one FETCH may get lost, and members whose round is over say nothing
 // of themselves.
 constexpr double kSuspectsAsked = 4;

@@ -3,7 +3,7 @@
 // RoundTimes learns from all rounds of an agent (bounded windows): start delays, gaps between signs
 // of life per peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner:
 // worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
-// = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, or twice the
+// = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, or 2.5 times the
 // longest of the last 32 where that is more, from min_silence (and what own beats come late by) to
 // max_silence; HAVE wait = median + 6 MAD; coordinator
 // hand-over = twice that; sit-out = 4 x the longest pause between two things that lead to the end

@@ -49,7 +49,7 @@ TEST(RoundTimesTest, SilenceIsLearntPerPeerBetweenItsLimits) {
     StayAwake(times, 200 * i, 200 * (i + 1));
     times.OnHeard(At(200 * (i + 1)), PeerAt(2));
   }
-  EXPECT_EQ(times.Silence(PeerAt(2)), Milliseconds(400)) << "twice the longest gap";
+  EXPECT_EQ(times.Silence(PeerAt(2)), Milliseconds(500)) << "2.5 of the longest gap";
 }
 
 // Forty bursts, 200 ms apart, of thirty frames each that are handled one after the other.
@@ -60,7 +60,7 @@ TEST(RoundTimesTest, FramesOfOneBurstAreOneSignOfLife) {
     for (int64_t frame = 0; frame < 30; ++frame)
       times.OnHeard(At(200 * burst) + Microseconds(frame * 20), PeerAt(1));
   }
-  EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(400)) << "twice the longest gap";
+  EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(500)) << "2.5 of the longest gap";
   EXPECT_EQ(times.LastHeard(PeerAt(1)), At(200 * 39) + Microseconds(29 * 20));
 }
 
