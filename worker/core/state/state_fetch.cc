@@ -77,7 +77,9 @@ void StateFetch::OnManifest(Time now, const PeerId& from, const ManifestReply& r
   donor.heard = now;
   donor.gave = 0;
   // Busy is no failure: it is asked anew after the pause (OnTimer).
-  if (reply.refusal == StateRefusal::kBusy) {
+  const bool empty = reply.refusal == StateRefusal::kNothing && options_.averaging.is_zero();
+  donor.empty = empty ? donor.empty + 1 : 0;
+  if (reply.refusal == StateRefusal::kBusy || (empty && donor.empty <= options_.most_empty)) {
     donor.paused_until = now + options_.busy_pause;
   } else if (reply.refusal != StateRefusal::kNone || !Acceptable(reply.manifest)) {
     Fail(donor);  // it holds another schema, size or average

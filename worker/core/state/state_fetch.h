@@ -47,8 +47,11 @@ struct StateFetchOptions {
   Duration answer = Seconds(2);
   Duration min_hedge = Milliseconds(50);    // hedge after max(this, 4 x the median answer time)
   Duration busy_pause = Milliseconds(200);  // before a busy donor is asked again
-  Duration opaque_patience = Seconds(5);    // for an opaque state when everything else is there
-  Duration alone_patience = Seconds(1);     // for a new donor when all known ones have failed
+  // Where averagings follow each other, a member has nothing to give for most of the time: between
+  // two of them it does. So it is asked so often, a pause apart, before it counts as no donor.
+  int most_empty = 25;
+  Duration opaque_patience = Seconds(5);  // for an opaque state when everything else is there
+  Duration alone_patience = Seconds(1);   // for a new donor when all known ones have failed
   // Without any progress for so long: FetchFailed. Less than that waits for a place at busy donors.
   Duration stalled = Seconds(30);
   // Moves to a newer average of a fetch that may not mix; then its donors go on faster than it
@@ -126,7 +129,8 @@ class StateFetch {
     std::vector<Ask> open;  // at most window
     Time heard;             // its last answer; unset: none yet
     size_t gave = 0;        // chunks under its present manifest
-    Time paused_until;      // busy; unset: not
+    Time paused_until;      // busy, or without an average just now; unset: not
+    int empty = 0;          // how often it had none, in a row
   };
 
   void OnManifest(Time now, const PeerId& from, const ManifestReply& reply, FetchActions& out);

@@ -264,6 +264,31 @@ TEST(StateFetchTest, OnlyTheNumberThatWasAskedForIsTaken) {
   EXPECT_NE(world.failed->find("all 1 donors failed"), std::string::npos);
 }
 
+// Its inbox is being written, or its average is not hashed yet: it has one again in a moment.
+TEST(StateFetchTest, ADonorWithoutAnAverageJustNowIsAskedAgain) {
+  FetchWorld world(FetchWorld::Options());
+  world.AddDonor(1, 7, 1).core->Retire(0);
+  world.Join(1);
+  world.RunFor(1500);
+  EXPECT_FALSE(world.failed.has_value()) << *world.failed;
+  world.Hold(1, 0, 8, 2);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_EQ(world.done->manifest.averaging, AveragingId(8));
+  EXPECT_EQ(world.result, FetchValues(2));
+}
+
+TEST(StateFetchTest, ADonorThatNeverHasAnAverageIsGivenUpAfterSomeSeconds) {
+  FetchWorld world(FetchWorld::Options());
+  world.AddDonor(1, 7, 1).core->Retire(0);
+  world.Join(1);
+  const Time began = world.now;
+  world.Run();
+  ASSERT_TRUE(world.failed.has_value());
+  EXPECT_NE(world.failed->find("all 1 donors failed"), std::string::npos);
+  EXPECT_LT(world.now - began, Seconds(10)) << "another may be named";
+}
+
 TEST(StateFetchTest, AnotherSchemaIsNoDonor) {
   FetchWorld world(FetchWorld::Options());
   world.AddDonor(1, 7, 1);
