@@ -160,6 +160,7 @@ class KubeCluster : public Cluster {
     std::vector<std::string> gone;
   };
   struct LeaseAnswers {
+    std::vector<std::string> read;                             // nodes, also where that failed
     std::vector<std::pair<std::string, std::string>> renewed;  // by node; when, as it says
   };
   using News = std::variant<Listing<JobEntry>, Listing<PodEntry>, Listing<NodeEntry>,
@@ -173,6 +174,8 @@ class KubeCluster : public Cluster {
     std::string renewed;
     std::optional<WallTime> renewed_at;  // by our clock
     WallTime asked;
+    WallTime answered;  // also by a read that failed
+    bool awaited() const { return asked.unset() || answered < asked; }
   };
   std::string PathOf(Kind kind) const;
   template <class T>

@@ -134,7 +134,9 @@ void KubeCluster::Suspect(JobSnapshot& snapshot) const {
 std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, const NodeFacts& facts) {
   if (!facts.not_ready_since) silent_.erase(node);
   const auto known = silent_.find(node);
-  return known == silent_.end() ? std::nullopt : known->second.renewed_at;
+  if (known == silent_.end()) return std::nullopt;
+  // Its Lease is being read: nobody is given up by what an earlier read has shown.
+  return known->second.awaited() ? options_.clock() : known->second.renewed_at;
 }
 
 bool KubeCluster::LeaseIsStale(const std::string& node) const {

@@ -201,7 +201,7 @@ void KubeCluster::AskForLeases(const std::string& job, const JobRecord& record) 
       return beside().Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
                           nodes[i]);
     });
-    LeaseAnswers answers;
+    LeaseAnswers answers{.read = nodes, .renewed = {}};
     for (size_t i = 0; i < nodes.size(); ++i) {
       const json* renewed = read[i].ok() ? At(*read[i], "spec.renewTime") : nullptr;
       if (renewed != nullptr && renewed->is_string())
@@ -220,6 +220,12 @@ void KubeCluster::AskForLeases(const std::string& job, const JobRecord& record) 
 // A read that failed does not age a Lease, and is not among these.
 void KubeCluster::Take(const LeaseAnswers& answers, std::set<std::string>& touched) {
   const WallTime now = options_.clock();
+  for (const std::string& node : answers.read) {
+    if (const auto it = silent_.find(node); it != silent_.end()) it->second.answered = now;
+    if (const auto on = pods_on_.find(node); on != pods_on_.end()) {
+      for (const auto& [job, pods] : on->second) touched.insert(job);
+    }
+  }
   for (const auto& [node, renewed] : answers.renewed) {
     if (const auto it = leases_.find(node); it != leases_.end()) it->second.age.Saw(now, renewed);
     if (const auto it = silent_.find(node); it != silent_.end()) {
@@ -227,9 +233,6 @@ void KubeCluster::Take(const LeaseAnswers& answers, std::set<std::string>& touch
       // The first value is of unknown age, so only a change is a sign of life.
       if (!known.renewed.empty() && known.renewed != renewed) known.renewed_at = now;
       known.renewed = renewed;
-    }
-    if (const auto on = pods_on_.find(node); on != pods_on_.end()) {
-      for (const auto& [job, pods] : on->second) touched.insert(job);
     }
   }
 }

@@ -132,6 +132,27 @@ TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
   EXPECT_LE(api_.Asked(kLeases), 20) << "every other second";
 }
 
+// The node is not Ready, and its kubelet renews the Lease: the control plane does not hear it. What
+// an earlier read showed is too old to give anybody up.
+TEST_F(KubeClusterTest, NobodyIsGivenUpWhileTheLeaseOfItsNodeIsBeingRead) {
+  api_.Put("/api/v1/nodes", 200,
+           List(json::array({{{"metadata", {{"name", "node-0"}}},
+                              {"status",
+                               {{"conditions",
+                                 {{{"type", "Ready"},
+                                   {"status", "Unknown"},
+                                   {"lastTransitionTime", "2027-01-15T07:59:00Z"}}}}}}}})));
+  ShowLease("2026-01-01T00:00:00Z");
+  Restart();
+  (void)Observe();
+  Answered();
+  now_ = now_ + Seconds(60);
+  ShowLease("2026-01-01T00:00:59Z");
+  EXPECT_EQ(Observe().nodes["node-0"].renewed_at, now_) << "it is being read";
+  EXPECT_THAT(Answered(), testing::Contains("team/crowd"));
+  EXPECT_EQ(Observe().nodes["node-0"].renewed_at, now_) << "it was renewed";
+}
+
 TEST_F(KubeClusterTest, LeasesOfManyNodesAreReadSideBySide) {  // other jobs wait for the turn
   for (int subject = 0; subject < 4; ++subject) Report((subject + 1) % 4, subject);
   Touched();
