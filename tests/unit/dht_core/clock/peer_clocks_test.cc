@@ -168,8 +168,11 @@ TEST(ClockWarningTest, SaysItOnceAndAgainWhenItChangesMuch) {
   ClockWarning warning;
   Time now = kStart;
   const auto say = [&](double offset) {
+    // For three seconds: it must last.
+    const auto at_once = warning.Say(now + Seconds(7), Seconds(offset));
     now = now + Seconds(10);
-    return warning.Say(now, Seconds(offset));
+    const auto then = warning.Say(now, Seconds(offset));
+    return at_once ? at_once : then;
   };
   EXPECT_FALSE(say(0.99));
   EXPECT_EQ(say(-3.5), Seconds(-3.5));
@@ -185,6 +188,16 @@ TEST(ClockWarningTest, SaysItOnceAndAgainWhenItChangesMuch) {
   EXPECT_TRUE(say(2));
   EXPECT_FALSE(warning.Say(now + Seconds(9.9), Seconds(6)));
   EXPECT_TRUE(warning.Say(now + Seconds(10), Seconds(6)));
+}
+
+// In its first moment a node may know no clock but the one that is off.
+TEST(ClockWarningTest, ADistanceThatDoesNotLastIsNotSaid) {
+  ClockWarning warning;
+  for (int i = 0; i < 29; ++i)
+    EXPECT_FALSE(warning.Say(kStart + Milliseconds(100 * i), Seconds(-1.1)));
+  EXPECT_FALSE(warning.Say(kStart + Seconds(2.9), Seconds(0.1)));
+  EXPECT_FALSE(warning.Say(kStart + Seconds(5), Seconds(2))) << "it begins anew";
+  EXPECT_TRUE(warning.Say(kStart + Seconds(8), Seconds(2)));
 }
 
 }  // namespace
