@@ -281,7 +281,7 @@ void ChaosWorld::OnRoundsMoved(int node) {
   rounds.lineage = summary.view->lineage;
 }
 
-// Who has gone into another lineage, a branch of its own above all, votes in this one no more.
+// A witness that has gone into another lineage, its own branch above all, votes here no more.
 bool ChaosWorld::QuorumLives(const Rounds& rounds) {
   const auto witnesses = witnesses_of_.find(rounds.view);
   if (witnesses == witnesses_of_.end()) return true;

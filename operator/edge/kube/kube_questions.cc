@@ -85,7 +85,7 @@ void KubeCluster::Take(PodAnswers answers, std::set<std::string>& touched) {
   touched.insert(answers.job);
 }
 
-// Of indices that the status has forgotten nobody asks any more.
+// The record forgets indices that the status has forgotten: no question names them any more.
 void KubeCluster::AddGone(const JobEntry& entry, JobRecord& record, JobSnapshot& snapshot) const {
   snapshot.asks_pods = true;
   std::erase_if(record.gone.incarnations, [&](const auto& one) {

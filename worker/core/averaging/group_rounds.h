@@ -95,8 +95,8 @@ class GroupRounds {
   void OnView(Time now, const View& view, const ViewHash& hash, ParentEnd parent, Actions& out);
   // True when a frame of another view than the present one is still of use here.
   bool Serves(const message::RoundFrame& frame) const;
-  // Of a view that is not served here. True: its averaging is over here, and averaging numbers
-  // never go back. Who waits for values of this peer in it is told that none come.
+  // Answers a frame of a view that is not served here. True: its averaging is over here, and
+  // averaging numbers never go back. A member that waits for this peer's values gets a BYE.
   bool Declines(const PeerId& from, const message::RoundFrame& message, Actions& out);
 
   // Opens the own round and speaks for holes. Pre: seating is AsOf(averaging) and seats this peer;

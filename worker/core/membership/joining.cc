@@ -68,13 +68,7 @@ Joining::Step Joining::Ask(Time now, const PeerId& peer, Duration patience) {
 
 Joining::Step Joining::Next(Time now, AveragingId holds) {
   wake_ = Time::Infinite();
-  const bool answered = roster_.answered(now);
-  if (answered && answered_at_.unset()) answered_at_ = now;
-  // Whoever sits shows that there is a job. Other newcomers' records show nothing.
-  if (!answered && !BestSeated() && silent_.empty()) {
-    wake_ = roster_.AnsweredBy();
-    return {};
-  }
+  if (roster_.answered(now) && answered_at_.unset()) answered_at_ = now;
   wake_ = quiet_until_;
   if (now < quiet_until_) return {};
   if (!quiet_until_.unset()) hops_ = 0;
@@ -86,6 +80,7 @@ Joining::Step Joining::Next(Time now, AveragingId holds) {
     seated = BestSeated();
   }
   if (seated) return Ask(now, *seated, kAskPatience);
+  // A seated peer shows that there is a job. Records of other newcomers show nothing.
   if (answered_at_.unset()) {
     wake_ = roster_.AnsweredBy();
     return {};

@@ -63,7 +63,7 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
   }
   if constexpr (std::is_same_v<M, message::RoundFrame>) {
     if (IsBeat(message.frame)) return;  // of use now or never
-    // Who was never there says nothing: its word would count as a sign of life of a member.
+    // A peer that never was in that view declines nothing: a BYE counts as a member's sign of life.
     if (membership_.HasLeft(message.view) && averaging_.rounds().Declines(from, message, out))
       return;
   }

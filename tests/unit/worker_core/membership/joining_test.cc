@@ -16,7 +16,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-// Of a newcomer that has a trainer and no seat.
+// The record of a newcomer that has a trainer and no seat.
 PeerRecord FreshRecord(uint8_t n) {
   RosterRecord record;
   record.contact = {Id(n), "w" + std::to_string(n), "127.0.0.1:1", "127.0.0.1:2"};
