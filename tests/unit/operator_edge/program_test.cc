@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <httplib.h>
 #include <netinet/in.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -22,6 +20,7 @@
 #include "base/edge/descriptors.h"
 #include "operator/edge/local/process.h"
 #include "operator/edge/sign/certificate_authority.h"
+#include "tests/support/certificate_request.h"
 #include "tests/support/eventually.h"
 #include "tests/unit/operator_edge/kube/kube_cluster_fixture.h"
 
@@ -197,15 +196,7 @@ class FloodedProgramTest : public ServingProgramTest {
     ServingProgramTest::SetUp();
     api_.Put(std::string("POST ") + std::string(kLease).substr(0, std::string(kLease).rfind('/')),
              201, json::object());
-    api_.Put("POST /apis/authentication.k8s.io/v1/tokenreviews", 201,
-             {{"status",
-               {{"authenticated", true},
-                {"audiences", {"crowdsurf"}},
-                {"user",
-                 {{"username", "system:serviceaccount:team:default"},
-                  {"extra",
-                   {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
-                    {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}}}}});
+    api_.Put("POST /apis/authentication.k8s.io/v1/tokenreviews", 201, ReviewOfPod0(true));
     api_.Put("/api/v1/namespaces/team/pods/crowd-0-1", 200, Pod(0));
     api_.Put("/apis/crowdsurf.io/v1alpha1/namespaces/team/trainingjobs/crowd", 200, Job());
     const auto ca = CertificateAuthority::Create("crowd", WallNow()).value();
@@ -243,23 +234,8 @@ class FloodedProgramTest : public ServingProgramTest {
     const auto result = client.Post(
         "/v1/sign",
         {{"Authorization", "Bearer e30." + absl::WebSafeBase64Escape(claims.dump()) + ".c2ln"}},
-        json{{"csr", Csr()}, {"boot", 1}}.dump(), "application/json");
+        json{{"csr", NewCertificateRequest()}, {"boot", 1}}.dump(), "application/json");
     return result ? result->status : 0;
-  }
-  static std::string Csr() {
-    EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
-    X509_REQ* request = X509_REQ_new();
-    X509_REQ_set_pubkey(request, key);
-    X509_REQ_sign(request, key, nullptr);
-    BIO* out = BIO_new(BIO_s_mem());
-    PEM_write_bio_X509_REQ(out, request);
-    char* text = nullptr;
-    const long length = BIO_get_mem_data(out, &text);
-    std::string pem(text, static_cast<size_t>(length));
-    BIO_free(out);
-    X509_REQ_free(request);
-    EVP_PKEY_free(key);
-    return pem;
   }
   static double ResidentMib(const Process& process) {
     std::ifstream status("/proc/" + std::to_string(process.pid()) + "/status");

@@ -202,6 +202,18 @@ inline nlohmann::json Pod(int index) {
             {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}};
 }
 
+// The API server's answer to a review of the token of Pod(0).
+inline nlohmann::json ReviewOfPod0(bool known) {
+  return {{"status",
+           {{"authenticated", known},
+            {"audiences", {"crowdsurf"}},
+            {"user",
+             {{"username", "system:serviceaccount:team:default"},
+              {"extra",
+               {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
+                {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}}}}};
+}
+
 class KubeClusterTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,11 +1,9 @@
 // The Secrets that keep jobs' CAs: made, forgotten, swept, and who gets a certificate of them.
 #include "operator/edge/sign/job_authorities.h"
 
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-
 #include "base/edge/clock.h"
 #include "operator/core/job/rfc3339.h"
+#include "tests/support/certificate_request.h"
 #include "tests/unit/operator_edge/kube/kube_cluster_fixture.h"
 
 namespace crowdsurf::controller {
@@ -178,30 +176,14 @@ TEST_F(JobAuthoritiesTest, AnApiServerThatIsAwayRefusesNobody) {
   EXPECT_TRUE(absl::IsPermissionDenied(grant())) << "the job is gone: " << grant();
 }
 
-std::string Request() {
-  EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
-  X509_REQ* request = X509_REQ_new();
-  X509_REQ_set_pubkey(request, key);
-  X509_REQ_sign(request, key, nullptr);
-  BIO* out = BIO_new(BIO_s_mem());
-  PEM_write_bio_X509_REQ(out, request);
-  char* text = nullptr;
-  const long length = BIO_get_mem_data(out, &text);
-  std::string pem(text, static_cast<size_t>(length));
-  BIO_free(out);
-  X509_REQ_free(request);
-  EVP_PKEY_free(key);
-  return pem;
-}
-
 TEST(CertificateNamesTest, ANameWithACommaIsNoSecondName) {
   const auto authority = CertificateAuthority::Create("charlm", WallNow());
   ASSERT_TRUE(authority.ok());
   for (const char* worker : {"a,URI:crowdsurf://other/b", "a/b", "a b", "", "A", "a\nb"}) {
-    const auto chain = authority->SignAgent(Request(), worker, WallNow());
+    const auto chain = authority->SignAgent(NewCertificateRequest(), worker, WallNow());
     EXPECT_TRUE(absl::IsInvalidArgument(chain.status())) << worker;
   }
-  EXPECT_TRUE(authority->SignAgent(Request(), "charlm-0-1", WallNow()).ok());
+  EXPECT_TRUE(authority->SignAgent(NewCertificateRequest(), "charlm-0-1", WallNow()).ok());
   const char* job = "charlm,URI:crowdsurf://other";
   EXPECT_TRUE(absl::IsInvalidArgument(CertificateAuthority::Create(job, WallNow()).status()));
   const std::string key = *authority->KeyPem();

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/clock.h"
+#include "tests/support/certificate_request.h"
 #include "tests/support/raw_client.h"
 
 namespace crowdsurf::controller {
@@ -20,25 +21,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-std::string Csr(int type, bool spoil = false) {
-  EVP_PKEY* key = type == EVP_PKEY_ED25519 ? EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")
-                                           : EVP_EC_gen("P-256");
-  EVP_PKEY* other = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
-  X509_REQ* request = X509_REQ_new();
-  X509_REQ_set_pubkey(request, key);
-  X509_REQ_sign(request, spoil ? other : key, type == EVP_PKEY_ED25519 ? nullptr : EVP_sha256());
-  BIO* out = BIO_new(BIO_s_mem());
-  PEM_write_bio_X509_REQ(out, request);
-  char* text = nullptr;
-  const long length = BIO_get_mem_data(out, &text);
-  std::string pem(text, static_cast<size_t>(length));
-  BIO_free(out);
-  X509_REQ_free(request);
-  EVP_PKEY_free(other);
-  EVP_PKEY_free(key);
-  return pem;
-}
 
 class SignerTest : public ::testing::Test {
  protected:
@@ -66,7 +48,8 @@ class SignerTest : public ::testing::Test {
 
 TEST_F(SignerTest, SignsForTheWorkerThatTheTokenNames) {
   const auto result =
-      Post(signer_->Admit("charlm-3-1"), json{{"csr", Csr(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
+      Post(signer_->Admit("charlm-3-1"),
+           json{{"csr", NewCertificateRequest(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
   ASSERT_TRUE(result) << "its own certificate must verify against the CA";
   ASSERT_EQ(result->status, 200) << result->body;
   const std::string chain = json::parse(result->body)["certificate"];
@@ -95,13 +78,17 @@ TEST_F(SignerTest, SignsForTheWorkerThatTheTokenNames) {
 
 TEST_F(SignerTest, RefusesWhoIsUnknownGoneOrGarbled) {
   const std::string token = signer_->Admit("charlm-3-1");
-  const std::string good = json{{"csr", Csr(EVP_PKEY_ED25519)}, {"boot", 1}}.dump();
+  const std::string good =
+      json{{"csr", NewCertificateRequest(EVP_PKEY_ED25519)}, {"boot", 1}}.dump();
   EXPECT_EQ(Post("nonsense", good)->status, 401);
   EXPECT_EQ(Post(token, "not json")->status, 400);
   EXPECT_EQ(Post(token, "{\"csr\": 3}")->status, 400);
   EXPECT_EQ(Post(token, json{{"csr", "not pem"}}.dump())->status, 400);
-  EXPECT_EQ(Post(token, json{{"csr", Csr(EVP_PKEY_EC)}}.dump())->status, 400);
-  EXPECT_EQ(Post(token, json{{"csr", Csr(EVP_PKEY_ED25519, /*spoil=*/true)}}.dump())->status, 400);
+  EXPECT_EQ(Post(token, json{{"csr", NewCertificateRequest(EVP_PKEY_EC)}}.dump())->status, 400);
+  EXPECT_EQ(
+      Post(token, json{{"csr", NewCertificateRequest(EVP_PKEY_ED25519, /*spoil=*/true)}}.dump())
+          ->status,
+      400);
   EXPECT_EQ(Post(token, std::string(100'000, 'x'))->status, 413);
   signer_->Dismiss("charlm-3-1");
   EXPECT_EQ(Post(token, good)->status, 403);
@@ -117,7 +104,8 @@ TEST_F(SignerTest, ClientsThatSendNothingDelayNoCertificate) {
   silent.reserve(12);
   for (int i = 0; i < 12; ++i) silent.emplace_back(std::stoi(signer_->url().substr(18)));
   const auto result =
-      Post(signer_->Admit("charlm-3-1"), json{{"csr", Csr(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
+      Post(signer_->Admit("charlm-3-1"),
+           json{{"csr", NewCertificateRequest(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
   ASSERT_TRUE(result);
   EXPECT_EQ(result->status, 200) << result->body;
   for (RawClient& one : silent) EXPECT_TRUE(one.StaysOpenFor(0)) << "it waited for this one's end";

@@ -18,17 +18,7 @@ constexpr char kReviews[] = "POST /apis/authentication.k8s.io/v1/tokenreviews";
 class TokenGateTest : public testing::Test {
  protected:
   TokenGateTest() { Know(true); }
-  void Know(bool known) {
-    api_.Put(kReviews, 201,
-             {{"status",
-               {{"authenticated", known},
-                {"audiences", {"crowdsurf"}},
-                {"user",
-                 {{"username", "system:serviceaccount:team:default"},
-                  {"extra",
-                   {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
-                    {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}}}}});
-  }
+  void Know(bool known) { api_.Put(kReviews, 201, ReviewOfPod0(known)); }
   // signature: anybody may write one.
   static std::string Token(const std::string& uid, const std::string& signature = "c2ln",
                            const char* audience = "crowdsurf",

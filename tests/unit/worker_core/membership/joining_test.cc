@@ -35,14 +35,26 @@ PeerRecord SeatedRecord(uint8_t n) {
   return {"k", Id(n), Encode(record), Seconds(60)};
 }
 
+// A peer without a seat, and what it knows of others.
+struct Unseated {
+  Unseated() {
+    config_.job = "job";
+    config_.id = Id(200);
+  }
+  Time now_ = Time() + Seconds(1);
+  PeerConfig config_;
+  MetricRegistry registry_;
+  PeerMetrics metrics_{registry_};
+  Roster roster_{config_, metrics_};
+  Joining joining_{config_, roster_, Rng(3)};
+};
+
 // A newcomer whose requests are answered after half a millisecond, for `length`.
-class Newcomer {
+class Newcomer : Unseated {
  public:
   using Answerer = message::JoinAnswer (*)(const PeerId& asked);
 
   Newcomer() {
-    config_.job = "job";
-    config_.id = Id(200);
     Actions out;
     roster_.OnRecords(now_, {SeatedRecord(1), SeatedRecord(2), SeatedRecord(3)}, out);
   }
@@ -63,12 +75,6 @@ class Newcomer {
   }
 
  private:
-  Time now_ = Time() + Seconds(1);
-  PeerConfig config_;
-  MetricRegistry registry_;
-  PeerMetrics metrics_{registry_};
-  Roster roster_{config_, metrics_};
-  Joining joining_{config_, roster_, Rng(3)};
   std::map<PeerId, size_t> asked_;
 };
 
@@ -100,11 +106,9 @@ TEST(JoiningTest, TwoThatNameEachOtherAreNotAskedAsFastAsTheNetworkIs) {
 
 // The longest-lived of three newcomers: the others' records are there, and holders that may have
 // those of a job have not answered. A view of its own would be a second job beside that one.
-class FirstOfThree {
+class FirstOfThree : Unseated {
  public:
   explicit FirstOfThree(bool whole) {
-    config_.job = "job";
-    config_.id = Id(200);
     config_.started_unix_ms = 1;
     Hear({FreshRecord(1), FreshRecord(2)}, whole);
   }
@@ -117,14 +121,6 @@ class FirstOfThree {
     return joining_.Next(now_, AveragingId());
   }
   Duration wakes_in() const { return joining_.NextDeadline() - now_; }
-
- private:
-  Time now_ = Time() + Seconds(1);
-  PeerConfig config_;
-  MetricRegistry registry_;
-  PeerMetrics metrics_{registry_};
-  Roster roster_{config_, metrics_};
-  Joining joining_{config_, roster_, Rng(3)};
 };
 
 TEST(JoiningTest, NoViewIsFormedBeforeTheHoldersHaveAnswered) {

@@ -244,33 +244,37 @@ TEST(RoundPacerTest, AValueThatMayBeDecidedIsWaitedForTwoSecondsToo) {
   }
 }
 
-// It may be in an earlier round still, and has nothing to say before that is over.
-TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
-  constexpr int kStandIn = 7;
+constexpr int kStandIn = 7;  // speaks for the hole, and witnesses the round
+
+RoundSpec PairWithHole() {
   RoundSpec spec = PairSpec();
   spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
   spec.witnesses.push_back(PeerAt(kStandIn));
-  OpenedRound opened(spec);
+  return spec;
+}
+
+// Whether the stand-in is due to be suspected at `now`; this process is awake since `from`.
+bool IsStandInSilent(OpenedRound& opened, RoundPacer& pacer, int from, int now) {
+  StayAwake(opened.times, from, now);
+  const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
+  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence, {}};
+  return std::count(due.begin(), due.end(), silent) == 1;
+}
+
+// It may be in an earlier round still, and has nothing to say before that is over.
+TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
+  OpenedRound opened(PairWithHole());
   opened.HearOften(PeerAt(kStandIn));
   RoundPacer pacer(At(0), opened.times);
   pacer.Observe(At(20), opened.round);
-  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence, {}};
-  const auto suspected = [&](int now) {
-    StayAwake(opened.times, now - 100, now);
-    const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
-    return std::count(due.begin(), due.end(), silent);
-  };
+  const auto suspected = [&](int now) { return IsStandInSilent(opened, pacer, now - 100, now); };
   EXPECT_EQ(suspected(999), 0);
   EXPECT_EQ(suspected(1000), 1);
 }
 
 // It was not heard of for long before, since it owed nothing. OPEN takes a while to reach it.
 TEST(RoundPacerTest, AStandInThatIsAskedAsAWitnessHasItsTimeFromThenOn) {
-  constexpr int kStandIn = 7;
-  RoundSpec spec = PairSpec();
-  spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
-  spec.witnesses.push_back(PeerAt(kStandIn));
-  OpenedRound opened(spec);
+  OpenedRound opened(PairWithHole());
   auto& [times, round, out] = opened;
   opened.HearOften(PeerAt(kStandIn));  // until 20 ms: it is silent after 50 ms
   RoundPacer pacer(At(0), times);
@@ -279,12 +283,7 @@ TEST(RoundPacerTest, AStandInThatIsAskedAsAWitnessHasItsTimeFromThenOn) {
   round.OnCoordinatorLate(out);  // the own ballot
   ASSERT_TRUE(round.MustReply(PeerAt(kStandIn)));
   pacer.Observe(At(300), round);
-  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence, {}};
-  const auto suspected = [&](int now) {
-    StayAwake(opened.times, now - 25, now);
-    const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
-    return std::count(due.begin(), due.end(), silent);
-  };
+  const auto suspected = [&](int now) { return IsStandInSilent(opened, pacer, now - 25, now); };
   EXPECT_EQ(suspected(349), 0);
   EXPECT_EQ(suspected(350), 1);
 }
