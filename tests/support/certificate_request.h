@@ -1,4 +1,6 @@
-// Certificate requests as agents send them, and such as no agent sends.
+// NewCertificateRequest: certificate requests as agents send them, and such as no agent sends.
+//
+// Each call makes a key of its own and drops it. Any thread.
 #pragma once
 
 #include <openssl/bio.h>
