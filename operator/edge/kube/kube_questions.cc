@@ -217,7 +217,7 @@ void KubeCluster::AskForLeases(const std::string& job, const JobRecord& record) 
   }
 }
 
-// A read that failed does not age a Lease, and is not among these.
+// A read that failed ages no Lease. It is an answer all the same: a node may have none.
 void KubeCluster::Take(const LeaseAnswers& answers, std::set<std::string>& touched) {
   const WallTime now = options_.clock();
   for (const std::string& node : answers.read) {
