@@ -143,7 +143,10 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext&
       context.now >= GivenUpAt(*node, context.nodes_heard_since, context.tolerated_unreachable)) {
     return {Fate::kDisrupted, reason::kNodeNotReady};
   }
-  if (marked) return {Fate::kMarked, reason::kNodeMarked};
+  // Where nothing is known of the node, the notice stands.
+  if (marked || (told && node != nullptr && node->unknown)) {
+    return {Fate::kMarked, reason::kNodeMarked};
+  }
   // Last: what the API itself shows needs no portions (policy_reports.cc).
   if (pod.reported_dead) return {Fate::kDisrupted, reason::kPeersReportedDead};
   return {};

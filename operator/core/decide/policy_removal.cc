@@ -20,8 +20,9 @@ std::string NoticeText(const Mark& mark) {
 }
 
 void RemoveMarked(Decision& d, Worker& worker) {
-  const std::optional<WallTime>& deadline = worker.node->mark->deadline;
-  if (!deadline) return;  // the cloud will drain it
+  const std::optional<Mark>& mark = worker.node->mark;
+  if (!mark || !mark->deadline) return;  // the cloud will drain it
+  const std::optional<WallTime>& deadline = mark->deadline;
   const WallTime due = *deadline - d.options.notice_margin;
   if (d.now < due) {
     d.WakeAt(due);
@@ -111,6 +112,7 @@ void SendNotices(Decision& d) {
     const PodFacts& pod = *worker.pod;
     const std::string& told = pod.Annotation(kNoticeAnnotation);
     if (worker.verdict.fate == Fate::kMarked) {
+      if (!worker.node->mark) continue;  // the notice that it has stands
       const std::string text = NoticeText(*worker.node->mark);
       if (told != text) {
         d.plan.annotations.push_back({pod.name, pod.uid, kNoticeAnnotation, text, reason::kNotice});

@@ -86,6 +86,7 @@ struct NodeFacts {
   // control plane that has not heard it yet (minutes may pass after an API server's restart).
   std::optional<WallTime> renewed_at;
   std::optional<Mark> mark;
+  bool unknown = false;  // its watch is late, and the server is being asked whether it is there
   bool operator==(const NodeFacts&) const = default;
 };
 

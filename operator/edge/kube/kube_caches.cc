@@ -252,12 +252,17 @@ void KubeCluster::CountOn(const PodEntry& pod, int change) {
   if (pod.facts.node.empty()) return;
   auto& jobs = pods_on_[pod.facts.node];
   if ((jobs[pod.job] += change) == 0) jobs.erase(pod.job);
-  if (jobs.empty()) pods_on_.erase(pod.facts.node);
+  if (!jobs.empty()) return;
+  pods_on_.erase(pod.facts.node);
+  gone_nodes_.erase(pod.facts.node);
 }
 
 void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
                         std::set<std::string>& touched) {
-  if (!change.after) silent_.erase(change.key);
+  if (!change.after) {
+    silent_.erase(change.key);
+    if (pods_on_.contains(change.key)) gone_nodes_.insert(change.key);
+  }
   const bool marked = change.after && change.after->facts.mark;
   if (const auto on = pods_on_.find(change.key); on != pods_on_.end()) {
     for (const auto& [job, pods] : on->second) {

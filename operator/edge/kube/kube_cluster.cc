@@ -104,7 +104,7 @@ std::set<std::string> KubeCluster::AddPods(const JobEntry& entry, JobSnapshot& s
       snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts);
     } else {
       unknown.insert(name);
-      if (!gone_nodes_.contains(name)) snapshot.nodes[name];  // its watch is late
+      if (!gone_nodes_.contains(name)) snapshot.nodes[name].unknown = true;
     }
   }
   snapshot.nodes_heard_since = nodes_heard_since_;

@@ -266,7 +266,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::string> pod_of_uid_;         // uid -> key
   std::map<std::string, std::map<std::string, int>> pods_on_;  // node -> job -> how many
   std::map<std::string, Silent> silent_;                       // nodes that are not Ready
-  std::set<std::string> gone_nodes_;                           // confirmed by the server
+  std::set<std::string> gone_nodes_;                           // as their watch or the server says
   std::map<std::string, WallTime> asked_nodes_;  // unknown ones, and when they were asked for
   std::set<std::string> marked_;                 // jobs: TakeMarked
   JobObjects objects_;

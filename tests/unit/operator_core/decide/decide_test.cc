@@ -163,6 +163,26 @@ TEST(DecideTest, AWithdrawnMarkCancelsTheNoticeAndTheNewestOfTwoGoes) {
   EXPECT_EQ(plan.deletes[0].reason, reason::kSurplus);
 }
 
+// The node may have gone: an operator that has just begun knows no more of it.
+TEST(DecideTest, ANoticeStandsWhileNothingIsKnownOfTheNode) {
+  World world = Running(2);
+  world.nodes["node-job-0-1"].mark = Mark{"Rebalance", std::nullopt, false};
+  world.Reconcile();
+  world.StartAll();
+  world.nodes["node-job-0-1"] = NodeFacts();
+  world.nodes["node-job-0-1"].unknown = true;
+  const auto notices = [](const Plan& plan) {
+    return std::count_if(plan.annotations.begin(), plan.annotations.end(),
+                         [](const auto& one) { return one.key == kNoticeAnnotation; });
+  };
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(notices(plan), 0);
+  EXPECT_THAT(plan.deletes, IsEmpty()) << "the replacement is needed if the node is gone";
+  world.nodes["node-job-0-1"].unknown = false;
+  plan = world.Reconcile();
+  EXPECT_EQ(notices(plan), 1) << "it is there, without a mark";
+}
+
 TEST(DecideTest,
      ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) {  // pod-lifecycle 3.10
   World world = Running(2);

@@ -79,6 +79,35 @@ TEST_F(KubeClusterTest, AListFromBeforeACreateDoesNotForgetItsPodHoweverLateItCo
   EXPECT_EQ(Observe().pods.size(), 4u) << "it is gone";
 }
 
+// Such a node is not one without a mark: the notice would be withdrawn and the replacement retired
+// before the worker is counted.
+TEST_F(KubeClusterTest, ANodeThatItsWatchNoLongerShowsIsGoneAtOnce) {
+  const auto show = [&](bool first) {
+    json nodes = json::array();
+    for (int i = first ? 0 : 1; i < 4; ++i) {
+      nodes.push_back({{"metadata", {{"name", "node-" + std::to_string(i)}}}});
+    }
+    if (first) {
+      nodes[0]["spec"]["taints"] = {
+          {{"key", "cloud.google.com/impending-node-termination"}, {"effect", "NoSchedule"}}};
+    }
+    api_.Put("/api/v1/nodes", 200, List(nodes));
+  };
+  show(true);
+  Restart();
+  ASSERT_TRUE(Observe().nodes.at("node-0").mark.has_value());
+  show(false);
+  api_.ExpireWatches();
+  JobSnapshot next;
+  EXPECT_TRUE(EventuallyHolds([&] {
+    cluster_->Await(std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+    next = Observe();
+    return !next.nodes.contains("node-0") || !next.nodes["node-0"].mark;
+  }));
+  EXPECT_FALSE(next.nodes.contains("node-0"));
+  EXPECT_EQ(next.pods.at(0).node, "node-0");
+}
+
 // decisions/operator/015
 class LateWorkerTest : public KubeClusterTest {
  protected:
