@@ -123,6 +123,7 @@ void DhtService::SayClock(Time now, WallTime wall) {
                   {{"ahead_of_peers_seconds", said->seconds()}});
 }
 
+// PutDone needs nothing: the node puts a record again for as long as it is wanted.
 void DhtService::Execute(Time now, WallTime wall, Actions actions) {
   for (Action& action : actions) {
     if (auto* send = std::get_if<Send>(&action)) {
@@ -134,9 +135,6 @@ void DhtService::Execute(Time now, WallTime wall, Actions actions) {
       callbacks_.push_back([callback = std::move(it->second), records = std::move(get->records)](
                                Time t, WallTime w) { callback(t, w, records); });
       gets_.erase(it);
-    } else if (auto* put = std::get_if<PutDone>(&action)) {
-      if (on_put_)
-        callbacks_.push_back([this, put = *put](Time t, WallTime w) { on_put_(t, w, put); });
     } else if (auto* update = std::get_if<WatchUpdate>(&action)) {
       callbacks_.push_back([this, update = std::move(*update)](Time t, WallTime w) {
         // Looked up now: an earlier callback may have ended the watch.

@@ -31,7 +31,6 @@ class DhtService : public TimerSource {
  public:
   using GetCallback = std::function<void(Time, WallTime, const std::vector<RecordPtr>&)>;
   using WatchCallback = std::function<void(Time, WallTime, const WatchUpdate&)>;
-  using PutCallback = std::function<void(Time, WallTime, const PutDone&)>;
 
   // Adds itself to the loop. `seed`: from the system's entropy. `metrics` outlives the service.
   DhtService(const DhtHost& host, const NodeConfig& config, uint64_t seed, MetricRegistry& metrics,
@@ -55,8 +54,6 @@ class DhtService : public TimerSource {
   // One callback a key: a second Watch of a key is refused.
   bool Watch(Time now, WallTime wall, const Key& key, WatchCallback callback);
   void Unwatch(Time now, WallTime wall, const Key& key);
-  // Called for every PutDone; optional.
-  void SetPutCallback(PutCallback callback) { on_put_ = std::move(callback); }
 
   // The rest of the life of a record that a callback was given.
   Duration LifeLeft(Time now, WallTime wall, const Record& record) const {
@@ -93,7 +90,6 @@ class DhtService : public TimerSource {
   Node node_;
   std::map<uint64_t, GetCallback> gets_;
   std::map<Key, WatchCallback> watches_;
-  PutCallback on_put_;
   std::deque<std::function<void(Time, WallTime)>> callbacks_;
   bool running_callbacks_ = false;
 };

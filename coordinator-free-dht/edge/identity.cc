@@ -109,12 +109,6 @@ bool Identity::Verify(const PublicKey& key, ByteView bytes, const Signature& sig
   return good;
 }
 
-std::string Identity::PrivateKeyPem() const {
-  const auto pem = ToPem(key_);
-  CHECK(pem.ok());
-  return *pem;
-}
-
 StatusOr<std::string> Identity::CertificateRequest(const std::string& job,
                                                    const std::string& worker) const {
   const openssl::RequestHandle request(X509_REQ_new());

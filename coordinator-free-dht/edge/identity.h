@@ -37,8 +37,6 @@ class Identity : public RecordAuthority {
   // About 130 us.
   bool Verify(const PublicKey& key, ByteView bytes, const Signature& signature) const override;
 
-  // The private key as PEM: what key.pem holds.
-  std::string PrivateKeyPem() const;
   // PEM certificate request for SAN DNS:peer.crowdsurf and URI crowdsurf://JOB/WORKER.
   StatusOr<std::string> CertificateRequest(const std::string& job, const std::string& worker) const;
   // Checks that the chain's first certificate is of this key and valid under ca.pem now, then

@@ -229,31 +229,4 @@ json WithDefaults(const json& spec) {
   return filled;
 }
 
-std::vector<Violation> CheckUpdate(const json& before, const json& after) {
-  static const Manifest kNoLines;
-  Report report(kNoLines);
-  const json* was = At(before, "suspend");
-  const json* is = At(after, "suspend");
-  const bool suspended = was != nullptr && is != nullptr && *was == true && *is == true;
-  for (const Field& field : SpecFields()) {
-    // Blocks have rows for their fields, which are compared one by one.
-    if (field.may_change == MayChange::kYes || field.kind == FieldKind::kObject) continue;
-    if (field.may_change == MayChange::kOnlySuspended && suspended) continue;
-    const json* old_value = At(before, field.path);
-    const json* new_value = At(after, field.path);
-    const bool same = old_value == nullptr || new_value == nullptr ? old_value == new_value
-                                                                   : *old_value == *new_value;
-    if (same) continue;
-    const std::string path = "spec." + std::string(field.path);
-    if (field.may_change == MayChange::kOnlySuspended) {
-      report.Add(path, "may change only while spec.suspend is true");
-    } else {
-      report.Add(path,
-                 "may not change" +
-                     (old_value == nullptr ? " (was not set)" : " (was " + Show(*old_value) + ")"));
-    }
-  }
-  return report.Take();
-}
-
 }  // namespace crowdsurf::controller

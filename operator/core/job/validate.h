@@ -46,9 +46,6 @@ std::vector<Violation> Warnings(const Manifest& manifest);
 // left out. Pre: Validate found nothing.
 nlohmann::json WithDefaults(const nlohmann::json& spec);
 
-// Fields that differ although they may not: between two specs of one job, both WithDefaults.
-std::vector<Violation> CheckUpdate(const nlohmann::json& before, const nlohmann::json& after);
-
 // The container that trains: the one named "trainer", or the only one; nullptr otherwise.
 // pod_template: a PodTemplateSpec of any shape.
 const nlohmann::json* TrainerContainer(const nlohmann::json& pod_template);

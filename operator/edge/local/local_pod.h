@@ -67,7 +67,6 @@ class LocalPod {
   std::vector<int> Descriptors() const;
   void Drain();  // to the logs, too
 
-  const std::string& link_dir() const { return places_.link; }
   const std::string& agent_dir() const { return places_.agent; }
 
  private:

@@ -108,13 +108,6 @@ class RelaySumMemory {
     for (const auto& [neighbour, edge] : edges_) result.push_back(neighbour);
     return result;
   }
-  // Steps by which the freshest message of an edge lags behind `sequence`: back-pressure above
-  // maxLag. 0: none heard.
-  uint64_t LagOf(uint32_t neighbour, uint64_t sequence) const {
-    const auto it = edges_.find(neighbour);
-    if (it == edges_.end() || it->second.count == 0 || it->second.sequence >= sequence) return 0;
-    return sequence - it->second.sequence;
-  }
 
  private:
   uint32_t nodes_ = 0;

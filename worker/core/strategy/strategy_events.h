@@ -16,9 +16,6 @@
 
 namespace crowdsurf::worker {
 
-struct DueEvent {
-  AveragingId averaging = {};
-};  // averaging k opens: publish is being asked of the trainer
 struct PublishedEvent {
   AveragingId averaging = {};
   double weight;
@@ -85,9 +82,8 @@ struct BaseTaken {
   RankSet contributors = {};
 };
 struct BaseLost {};  // IST: whole models are averaged next
-using Event =
-    std::variant<DueEvent, PublishedEvent, RoundDecided, EdgeArrived, PeerDown, StrategyTimer,
-                 MixingStarted, SnapshotTaken, SnapshotRefused, PairWaits, PairArrived, PairReplied,
-                 PaceTold, FramesHere, AgesCounted, BaseTaken, BaseLost>;
+using Event = std::variant<PublishedEvent, RoundDecided, EdgeArrived, PeerDown, StrategyTimer,
+                           MixingStarted, SnapshotTaken, SnapshotRefused, PairWaits, PairArrived,
+                           PairReplied, PaceTold, FramesHere, AgesCounted, BaseTaken, BaseLost>;
 
 }  // namespace crowdsurf::worker

@@ -62,28 +62,6 @@ std::vector<uint32_t> ShareUnits(uint32_t units, std::span<const uint32_t> weigh
   return shares;
 }
 
-std::vector<uint32_t> WeightsOfSpeed(std::span<const uint32_t> speed_classes) {
-  constexpr uint64_t kFastest = 1U << 16;
-  constexpr uint64_t kHalfOctave = 46341;  // 2^15.5, rounded
-  const uint32_t fastest = *std::max_element(speed_classes.begin(), speed_classes.end());
-  // Integers only, so that all members get equal weights on any machine.
-  std::vector<uint32_t> weights(speed_classes.size());
-  uint64_t sum = 0, known = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (speed_classes[i] == 0) continue;
-    // A class is half an octave: two classes slower is half the weight.
-    const uint32_t slower = fastest - speed_classes[i];
-    const uint64_t whole = slower % 2 == 0 ? kFastest : kHalfOctave;
-    const uint64_t weight = slower / 2 > 16 ? 1 : std::max<uint64_t>(1, whole >> (slower / 2));
-    weights[i] = static_cast<uint32_t>(weight);
-    sum += weight;
-    ++known;
-  }
-  const auto mean = static_cast<uint32_t>(known == 0 ? 1 : std::max<uint64_t>(1, sum / known));
-  std::replace(weights.begin(), weights.end(), 0U, mean);
-  return weights;
-}
-
 UnitPartition::UnitPartition(const PartitionKey& key, std::span<const uint32_t> weights,
                              const std::map<uint32_t, uint32_t>& units)
     : sets_(weights.size()), units_(units) {

@@ -31,11 +31,6 @@ struct PartitionKey {
 // largest share. Pre: 1 <= weights.size() <= units <= kMaxUnits; weights >= 1. Exact integers.
 std::vector<uint32_t> ShareUnits(uint32_t units, std::span<const uint32_t> weights);
 
-// Weights of speed classes. A class is a half-octave of steps/s, as of bandwidth (partition.h): two
-// classes more are twice as fast. 0 is not known, and weighs as the mean of the known ones; a class
-// that is 2^16 times slower than the fastest or more weighs 1. Exact integers, equal everywhere.
-std::vector<uint32_t> WeightsOfSpeed(std::span<const uint32_t> speed_classes);
-
 class UnitPartition {
  public:
   // weights: of the group's members by cell, equal ones for equal shares. Pre: 1 to 64 of them,

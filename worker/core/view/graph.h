@@ -68,9 +68,6 @@ StatusOr<std::vector<Graph>> TreesOf(GraphKind kind, uint32_t n);
 // Metropolis-Hastings weights: W_ij = 1 / (1 + max(deg_i, deg_j)), W_ii = the rest; symmetric,
 // doubly stochastic. Row-major float64[n][n].
 std::vector<double> MetropolisWeights(const Graph& graph);
-// 1 - the second largest absolute eigenvalue of symmetric W, float64[n][n] row-major. O(n^3): for
-// tests. Pre: 1 <= n <= kMaxNodes.
-double SpectralGap(const std::vector<double>& weights, uint32_t n);
 
 // The constants of A2CiD2, for exchange rate `rate[e]` on edge e (exchanges per unit time; unit: a
 // gradient step).

@@ -187,17 +187,6 @@ double LargestOfInverse(const GroundedLaplacian& laplacian, Eigen::Index n) {
 
 }  // namespace
 
-double SpectralGap(const std::vector<double>& weights, uint32_t n) {
-  CHECK_GE(n, 1u);
-  CHECK_LE(n, kMaxNodes);
-  CHECK_EQ(weights.size(), static_cast<size_t>(n) * n);
-  const Eigen::Map<const MatrixXd> matrix(weights.data(), n, n);
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> solver(matrix, Eigen::EigenvaluesOnly);
-  if (n == 1) return 1.0;
-  const VectorXd& values = solver.eigenvalues();  // ascending; the last is 1
-  return 1.0 - std::max(std::abs(values(0)), std::abs(values(n - 2)));
-}
-
 StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<double>& rate) {
   CHECK_EQ(rate.size(), graph.edges.size());
   const uint32_t n = graph.nodes;

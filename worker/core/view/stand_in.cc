@@ -103,9 +103,4 @@ std::vector<SpeakerDuty> DutiesOf(const Seating& seating, CellIndex self, size_t
   return duties;
 }
 
-std::vector<PeerId> CatchUpDonors(const Seating& seating, CellIndex self, size_t round,
-                                  size_t most) {
-  return SeatedHolders(seating, self, round, most);
-}
-
 }  // namespace crowdsurf::worker

@@ -73,8 +73,4 @@ struct SpeakerDuty {
 // group.
 std::vector<SpeakerDuty> DutiesOf(const Seating& seating, CellIndex self, size_t round);
 
-// Members to ask for the mean of rounds 0..round-1, best first, at most `most`, without `self`.
-std::vector<PeerId> CatchUpDonors(const Seating& seating, CellIndex self, size_t round,
-                                  size_t most);
-
 }  // namespace crowdsurf::worker

@@ -206,32 +206,6 @@ TEST(DefaultsTest, FillWhatTheManualPromisesAndOnlyTheChosenStrategysBlock) {
   EXPECT_EQ(gossip["averaging"]["gossip"]["graph"], "Exponential");
 }
 
-TEST(UpdateTest, RefusesWhatMayNotChangeAndAllowsTheRest) {
-  const json before = WithDefaults(Good()["spec"]);
-  json after = before;
-  after["replicas"] = 4;
-  after["averaging"]["strategy"] = "AllReduce";
-  EXPECT_TRUE(CheckUpdate(before, after).empty());
-  after["averaging"]["roles"] = {"Parameter", "Buffer"};
-  after["managedBy"] = "x";
-  after["template"]["spec"]["containers"][0]["image"] = "other";
-  std::set<std::string> problems;
-  for (const Violation& v : CheckUpdate(before, after)) problems.insert(v.Text());
-  EXPECT_THAT(problems, ElementsAre("spec.averaging.roles: may not change (was a list)",
-                                    "spec.managedBy: may not change (was crowdsurf.io/operator)",
-                                    "spec.template: may change only while spec.suspend is true"));
-}
-
-TEST(UpdateTest, ASuspendedJobMayChangeItsTemplate) {
-  json before = WithDefaults(Good()["spec"]);
-  before["suspend"] = true;
-  json after = before;
-  after["template"]["spec"]["containers"][0]["image"] = "other";
-  EXPECT_TRUE(CheckUpdate(before, after).empty());
-  after["suspend"] = false;  // the change that resumes may not smuggle in another template
-  EXPECT_FALSE(CheckUpdate(before, after).empty());
-}
-
 TEST(SpecTest, ReadsWhatDefaultsFilled) {
   json document = Good();
   document["spec"]["failurePolicy"]["rules"] =

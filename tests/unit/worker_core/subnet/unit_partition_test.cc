@@ -45,14 +45,6 @@ TEST(ShareUnits, KeepsQuotaAndTheOrderOfRemainders) {
   }
 }
 
-TEST(WeightsOfSpeed, TwoClassesAreTwiceAsFast) {
-  EXPECT_EQ(WeightsOfSpeed(Shares{11, 9, 7}), (Shares{65536, 32768, 16384}));
-  EXPECT_EQ(WeightsOfSpeed(Shares{10, 9}), (Shares{65536, 46341}));
-  EXPECT_EQ(WeightsOfSpeed(Shares{0, 0}), (Shares{1, 1})) << "nobody is known: equal";
-  EXPECT_EQ(WeightsOfSpeed(Shares{11, 0, 9}), (Shares{65536, 49152, 32768})) << "the mean";
-  EXPECT_EQ(WeightsOfSpeed(Shares{200, 1}), (Shares{65536, 1}));
-}
-
 UnitPartition Of(const PartitionKey& key, const Shares& weights,
                  const std::map<uint32_t, uint32_t>& units) {
   return UnitPartition(key, weights, units);

@@ -16,6 +16,14 @@ constexpr GraphKind kAll[] = {GraphKind::kRing,        GraphKind::kChain,
                               GraphKind::kExponential, GraphKind::kHypercube,
                               GraphKind::kComplete,    GraphKind::kBaseK};
 
+// 1 - the second largest absolute eigenvalue of symmetric `weights`, row-major [n][n].
+double SpectralGap(const std::vector<double>& weights, Eigen::Index n) {
+  const Eigen::Map<const Eigen::MatrixXd> matrix(weights.data(), n, n);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(matrix, Eigen::EigenvaluesOnly);
+  const Eigen::VectorXd& values = solver.eigenvalues();  // ascending; the last is 1
+  return 1.0 - std::max(std::abs(values(0)), std::abs(values(n - 2)));
+}
+
 AcidConstants Constants(GraphKind kind, uint32_t n) {
   const Graph graph = MakeGraph(kind, n).value();
   return AcidConstantsOf(graph, UniformRates(graph, 1.0)).value();
