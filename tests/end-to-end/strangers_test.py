@@ -172,9 +172,10 @@ class StrangersTest(RunCase):
             at = self.address("e2e-0-1", port)
             for _ in range(1100):
                 idle.append(socket.create_connection(at, timeout=PATIENCE))
-        # A joiner comes while they are held, and whoever sat there stays.
-        os.kill(self.trainer("e2e-1-1"), signal.SIGKILL)
-        seen += self.wait_for(process, r"e2e-1-2 trains, with state")
+        # Every other machine is taken meanwhile, one after the other. The joiners come, and worker 0 stays.
+        for worker in range(1, 4):
+            self.kill_worker(f"e2e-{worker}-1")
+            seen += self.wait_for(process, rf"e2e-{worker}-2 trains, with state")
         self.assertTrue(self.handshakes("peer") and self.handshakes("tensor"))
         with urllib.request.urlopen(f"http://{self.endpoints('e2e-0-1')['http']}/readyz", timeout=PATIENCE) as answer:
             self.assertEqual(answer.status, 200)
