@@ -66,11 +66,12 @@ template <class Visit>
 void Explorer::Messages(const State& state, Senders senders, Visit visit) const {
   for (int from = 0; from < options_.members; ++from) {
     if (senders == Senders::kLiving && Dead(state, from)) continue;
+    if (Unopened(state, from)) continue;
     const NodeId node = state[static_cast<size_t>(from)];
     for (const auto* ids : {&graph_.sent(node), &graph_.told(node)}) {
       for (const MessageId id : *ids) {
         const int to = graph_.wire(id).to;
-        if (!Dead(state, to)) visit(to, id);
+        if (!Dead(state, to) && !Unopened(state, to)) visit(to, id);
       }
     }
   }
@@ -116,9 +117,17 @@ bool Explorer::Silent(NodeId from, NodeId to) const {
          a.ballot == b.ballot && a.dead == b.dead;
 }
 
+Explorer::Around Explorer::AroundOf(const State& state, int member) const {
+  Around around{member};
+  for (int other = 0; other < options_.members; ++other) {
+    const bool missing = Dead(state, other) || other == options_.late_member;
+    if (other != member && (options_.mistakes || missing)) around.suspects.push_back(other);
+  }
+  return around;
+}
+
 // `node` and all that silent steps make of it.
-std::vector<NodeId> Explorer::SilentClosure(NodeId node, int self,
-                                            const std::vector<MessageId>& soup) {
+std::vector<NodeId> Explorer::SilentClosure(NodeId node, const Around& around) {
   std::vector<NodeId> closure = {node};
   std::set<NodeId> seen = {node};
   for (size_t k = 0; k < closure.size(); ++k) {
@@ -126,13 +135,30 @@ std::vector<NodeId> Explorer::SilentClosure(NodeId node, int self,
     const auto add = [&](NodeId to) {
       if (to != from && Silent(from, to) && seen.insert(to).second) closure.push_back(to);
     };
-    for (const MessageId id : soup) add(graph_.Deliver(from, id));
+    for (const MessageId id : around.soup) add(graph_.Deliver(from, id));
     if (graph_.facts(from).over) continue;
-    for (int other = 0; other < options_.members; ++other)
-      if (other != self && !graph_.facts(from).suspects.Contains(other))
-        add(graph_.Suspect(from, other));
+    for (const int other : around.suspects)
+      if (!graph_.facts(from).suspects.Contains(other)) add(graph_.Suspect(from, other));
   }
   return closure;
+}
+
+// The READYs of `from` arrive at all that have opened the round.
+void Explorer::TakeReadys(State& state, int from) {
+  const std::vector<MessageId> sent = graph_.sent(state[static_cast<size_t>(from)]);
+  for (const MessageId id : sent) {
+    const Wire& wire = graph_.wire(id);
+    const auto* frame = std::get_if<Frame>(&wire.payload);
+    if (frame == nullptr || !std::holds_alternative<Ready>(frame->body)) continue;
+    NodeId& node = state[static_cast<size_t>(wire.to)];
+    if (!Dead(state, wire.to) && !Unopened(state, wire.to)) node = graph_.Deliver(node, id);
+  }
+}
+
+// The late member opens the round.
+void Explorer::Open(State& state) {
+  state.back() = 1;
+  TakeReadys(state, options_.late_member);
 }
 
 // visit(state) for every state that one step leads to.
@@ -146,27 +172,34 @@ void Explorer::Steps(const State& state, Visit visit) {
   for (int i = 0; i < options_.members; ++i) {
     if (Dead(state, i)) continue;
     const auto at = static_cast<size_t>(i);
+    if (Unopened(state, i) && (dead > 0 || !options_.late_until_death)) {
+      State opened = state;
+      Open(opened);
+      ++report_.steps;
+      visit(opened);
+    }
     std::vector<NodeId> next;
     const auto go = [&](NodeId from, NodeId to) {
       if (to == from || (options_.lazy && Silent(from, to))) return;
       ++report_.steps;
       if (std::find(next.begin(), next.end(), to) == next.end()) next.push_back(to);
     };
-    std::vector<MessageId> soup;
+    Around around = AroundOf(state, i);
     for (const auto& [to, id] : wire)
-      if (to == i) soup.push_back(id);
-    std::vector<NodeId> starts = {state[at]};
-    if (options_.lazy) starts = SilentClosure(state[at], i, soup);
-    if (dead < options_.crashes) go(state[at], graph_.Bury(state[at]));
+      if (to == i) around.soup.push_back(id);
+    std::vector<NodeId> starts;
+    if (!Unopened(state, i)) starts.push_back(state[at]);
+    if (options_.lazy && !starts.empty()) starts = SilentClosure(state[at], around);
+    const bool mortal = options_.victim < 0 || options_.victim == i;
+    if (mortal && dead < options_.crashes) go(state[at], graph_.Bury(state[at]));
     for (const NodeId node : starts) {
-      for (const MessageId id : soup) go(node, graph_.Deliver(node, id));
+      for (const MessageId id : around.soup) go(node, graph_.Deliver(node, id));
       if (graph_.facts(node).over) continue;
-      for (int other = 0; other < options_.members; ++other)
-        if (other != i && !graph_.facts(node).suspects.Contains(other))
-          go(node, graph_.Suspect(node, other));
+      for (const int other : around.suspects)
+        if (!graph_.facts(node).suspects.Contains(other)) go(node, graph_.Suspect(node, other));
       if (options_.late && graph_.facts(node).ballot == 0) go(node, graph_.Late(node));
     }
-    if (options_.lazy) KeepMin(next, i, soup);
+    if (options_.lazy) KeepMin(next, around);
     for (const NodeId to : next) {
       State after = state;
       after[at] = to;
@@ -182,12 +215,12 @@ void Explorer::Steps(const State& state, Visit visit) {
 }
 
 // Drops the nodes that silent steps make of others among them: those steps can as well come later.
-void Explorer::KeepMin(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup) {
+void Explorer::KeepMin(std::vector<NodeId>& nodes, const Around& around) {
   std::set<NodeId> dropped;
   const std::set<NodeId> among(nodes.begin(), nodes.end());
   for (const NodeId node : nodes) {
     if (dropped.count(node) > 0 || graph_.facts(node).dead) continue;
-    for (const NodeId later : SilentClosure(node, self, soup))
+    for (const NodeId later : SilentClosure(node, around))
       if (later != node && among.count(later) > 0) dropped.insert(later);
   }
   std::erase_if(nodes, [&](NodeId node) { return dropped.count(node) > 0; });
@@ -244,6 +277,8 @@ std::string Explorer::Heal(State state) {
     ++(it->second == "orphan" ? report_.orphans : report_.healed);
     return "";
   }
+  const int late = options_.late_member;
+  if (late >= 0 && !Dead(state, late) && Unopened(state, late)) Open(state);
   for (int i = 0; i < options_.members; ++i) {
     if (Dead(state, i)) continue;
     for (int other = 0; other < options_.members; ++other) {
@@ -288,17 +323,9 @@ ModelReport Explorer::Explore() {
   State start;
   start.fill(kNobody);
   for (int i = 0; i < options_.members; ++i) start[static_cast<size_t>(i)] = graph_.Start(i);
-  if (!options_.ready) {
-    std::vector<std::pair<int, MessageId>> soup;
-    Messages(start, Senders::kAll, [&](int to, MessageId id) {
-      const bool late = to == options_.late_member || graph_.wire(id).from == options_.late_member;
-      if (!late) soup.emplace_back(to, id);
-    });
-    for (const auto& [to, id] : soup) {
-      NodeId& node = start[static_cast<size_t>(to)];
-      node = graph_.Deliver(node, id);
-    }
-  }
+  start.back() = 0;
+  for (int i = 0; i < options_.members && !options_.ready; ++i)
+    if (!Unopened(start, i)) TakeReadys(start, i);
   Visited visited(static_cast<size_t>(options_.members));
   std::vector<State> stack = {start};
   visited.Add(start);

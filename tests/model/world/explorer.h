@@ -1,7 +1,8 @@
 // Explorer: every interleaving of a small group of real Rounds (docs/round.md).
 //
 // Sent messages stay and may be taken late, in any order, several times, or never; any member may
-// suspect any other at any moment; members crash at any step. In each state S1, S3 and S4 are
+// suspect any other at any moment; members crash at any step. Options choose who may do so, which
+// makes larger groups small enough. In each state S1, S3 and S4 are
 // checked (S2 holds by construction: what is applied is what is held), and the state is healed:
 // crashes stop, suspicion becomes accurate, only live members' messages arrive, and all live
 // members must finish alike (L1). States are compared exactly: one node of LocalGraph per member.
@@ -22,14 +23,19 @@ struct ModelOptions {
   int members = 3;  // 2..4; they are the witnesses
   int chunks = 1;
   int first_owner = 0;
-  int owners = 0;        // members that own the chunks in turn, from the first on; 0: all
-  uint32_t window = 0;   // 0: as wide as a round's least
-  int late_member = -1;  // its READYs, and those to it, are part of the exploration
-  int ballots = 1;       // beside the healing ones
+  int owners = 0;       // members that own the chunks in turn, from the first on; 0: all
+  uint32_t window = 0;  // 0: as wide as a round's least
+  // Opens the round at any moment, or never: until then it takes nothing. Its READYs are with all
+  // others when it opens; those to it come late, in any order. -1: nobody.
+  int late_member = -1;
+  bool late_until_death = false;  // it opens the round after a death only
+  int ballots = 1;                // beside the healing ones
   int crashes = 2;
-  int suspicions = 6;  // in force at a time, true or false, all members together
-  bool late = false;   // a ballot may be opened without suspecting anybody
-  bool ready = false;  // READYs are part of the exploration; else all have arrived
+  int victim = -1;       // the only member that may die; -1: any may
+  int suspicions = 6;    // in force at a time, true or false, all members together
+  bool mistakes = true;  // false: only the dead and the late member are ever suspected
+  bool late = false;     // a ballot may be opened without suspecting anybody
+  bool ready = false;    // READYs are part of the exploration; else all have arrived
   // Steps that nobody else can see are taken only just before one that can be seen: the same
   // violations, far fewer states. false cross-checks it.
   bool lazy = true;
@@ -53,25 +59,38 @@ class Explorer {
 
  private:
   static constexpr size_t kMax = 4;
-  using State = std::array<NodeId, kMax>;  // dead members are buried nodes
-  struct Visited {                         // exact, open addressing
+  // A node a member, dead members' are buried; and last whether the late member has opened.
+  using State = std::array<NodeId, kMax + 1>;
+  struct Visited {  // exact, open addressing
     explicit Visited(size_t members);
     bool Add(const State& state);
     size_t members;
     size_t count = 0;
-    std::vector<std::array<NodeId, kMax>> table;
+    std::vector<State> table;
   };
 
   enum class Senders : uint8_t { kAll, kLiving };
   bool Dead(const State& s, int i) const { return graph_.facts(s[static_cast<size_t>(i)]).dead; }
+  // It is late, and has not opened the round.
+  bool Unopened(const State& s, int i) const { return i == options_.late_member && s.back() == 0; }
+  void TakeReadys(State& state, int from);
+  void Open(State& state);
   template <class Visit>
   void Steps(const State& state, Visit visit);
   template <class Visit>
   void Messages(const State& state, Senders senders, Visit visit) const;
   void Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup);
   bool Silent(NodeId from, NodeId to) const;
-  std::vector<NodeId> SilentClosure(NodeId node, int self, const std::vector<MessageId>& soup);
-  void KeepMin(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup);
+  // What may happen to `member` in a state, whatever it is itself: what is on the wire for it, and
+  // whom it may take for dead.
+  struct Around {
+    int member;
+    std::vector<MessageId> soup = {};
+    std::vector<int> suspects = {};
+  };
+  Around AroundOf(const State& state, int member) const;
+  std::vector<NodeId> SilentClosure(NodeId node, const Around& around);
+  void KeepMin(std::vector<NodeId>& nodes, const Around& around);
   State Taken(State state);
   bool WithinBallots(const State& state) const;
   std::string Check(const State& state) const;

@@ -45,6 +45,7 @@ std::string Explorer::Check(const State& state) const {
 
 // S4: every live member of the deciding ballot holds all of it.
 std::string Explorer::CheckDecided(const State& state, const HeldValue& held) const {
+  if (held.value.abort) return "L1 the round is given up: its ballots are spent";
   const Digest root = LocalGraph::HeldRoot(held.value.chunks);
   for (int i = 0; i < options_.members; ++i) {
     const Facts& facts = graph_.facts(state[static_cast<size_t>(i)]);
