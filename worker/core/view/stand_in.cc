@@ -7,15 +7,6 @@
 namespace crowdsurf::worker {
 namespace {
 
-std::vector<PeerId> SeatedHolders(const Seating& seating, CellIndex cell, size_t round,
-                                  size_t most) {
-  std::vector<PeerId> peers;
-  const auto seated = [&](CellIndex c) { return seating.At(c) != nullptr; };
-  for (const CellIndex c : Holders(seating.view().grid, cell, round, seated, most))
-    peers.push_back(seating.At(c)->id);
-  return peers;
-}
-
 // Of the class in that order, only the first group of round - 1 in which anybody is seated.
 std::vector<PeerId> SpeakersOf(const Seating& seating, CellIndex cell, size_t round) {
   std::vector<PeerId> speakers;
