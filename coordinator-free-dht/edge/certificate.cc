@@ -97,6 +97,11 @@ Status Verify(const std::string& chain_pem, const std::string& ca_pem, const std
 
 }  // namespace
 
+std::string ChainWithLeaf(std::string_view leaf, std::string_view rest) {
+  if (rest.starts_with(leaf)) return std::string(rest);
+  return std::string(leaf).append("\n").append(rest);
+}
+
 Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem,
                              const std::string& job) {
   return Verify(chain_pem, ca_pem, job, ValidAt::kNow);

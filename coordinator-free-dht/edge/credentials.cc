@@ -45,13 +45,10 @@ class JobVerifier : public tls::ExternalCertificateVerifier {
 
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* verdict) override {
-    // The chain holds the leaf on a client and lacks it on a server (as OpenSSL gives it): put the
-    // leaf before it in any case, a second copy does no harm.
     const auto leaf = request->peer_cert();
     const auto rest = request->peer_cert_full_chain();
-    std::string shown(leaf.data(), leaf.size());
-    shown.append("\n").append(rest.data(), rest.size());
-    const Status status = Judge(shown);
+    const Status status =
+        Judge(ChainWithLeaf({leaf.data(), leaf.size()}, {rest.data(), rest.size()}));
     if (!status.ok()) {
       refused_->Add();
       *verdict = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(status.message()));

@@ -92,6 +92,14 @@ void Relay::OnCarriedFailed(const Contact& to) {
   const Time now = impl_->Now();
   impl_->WithPaths([&](RelayPaths& paths) { paths.OnCarriedFailed(now, to); });
 }
+void Relay::OnDead(const PeerId& peer) {
+  const Time now = impl_->Now();
+  impl_->WithPaths([&](RelayPaths& paths) { paths.OnDead(now, peer); });
+}
+bool Relay::Dead(const PeerId& peer) const {
+  const Time now = impl_->Now();
+  return impl_->WithPaths([&](RelayPaths& paths) { return paths.Dead(now, peer); });
+}
 void Relay::Connect(const std::string& endpoint, Connected done) {
   impl_->Connect(endpoint, std::move(done));
 }

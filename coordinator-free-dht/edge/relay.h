@@ -97,6 +97,8 @@ class Relay {
   bool Via(const Contact& to) const;
   AfterFailure OnDialFailed(const Contact& to, DownEvidence evidence);
   void OnCarriedFailed(const Contact& to);
+  void OnDead(const PeerId& peer);
+  bool Dead(const PeerId& peer) const;
 
   // A connection with `endpoint`. `done` is called once, on the relay's thread, unless the relay
   // stops before. Without a socket, `evidence` says what is known of the process there.

@@ -14,12 +14,18 @@ constexpr Duration kWarnAgain = Seconds(10);  // of a message that is too long
 
 size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().size(); }
 
-StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext* auth, bool tls) {
-  if (tls) return KeyShownBy(*auth);
+StatusOr<PublicKey> KeyIn(std::string_view bytes) {
   PublicKey key;
-  if (hello.public_key().size() != key.size()) return absl::InvalidArgumentError("no public key");
-  std::copy(hello.public_key().begin(), hello.public_key().end(), key.begin());
+  if (bytes.size() != key.size()) return absl::InvalidArgumentError("no public key");
+  std::copy(bytes.begin(), bytes.end(), key.begin());
   return key;
+}
+
+// To read a certificate is the dearest part of a hello, and that of a call that came was read then.
+StatusOr<PublicKey> KeyOfPeer(const Stream& stream, const peer::Hello& hello,
+                              const grpc::AuthContext* auth, bool tls) {
+  if (!tls) return KeyIn(hello.public_key());
+  return stream.outgoing ? KeyShownBy(*auth) : KeyIn(stream.key);
 }
 
 }  // namespace
@@ -42,6 +48,7 @@ bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
   if (stream == nullptr) {
     // An answer to a peer whose stream has gone and whose address nobody told.
     if (to.endpoint.empty() || to.id == identity_.id()) return false;
+    if (DropForDead(to, kind)) return false;
     stream = Dial(to);
   }
   const size_t pieces = std::max<size_t>(1, (body.size() + kPieceBytes - 1) / kPieceBytes);
@@ -57,6 +64,16 @@ bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
     frame.set_more(part + 1 < pieces);
     (void)Enqueue(stream, std::move(envelope));
   }
+  return true;
+}
+
+// True: its process was gone a moment ago, and so is the message.
+bool TransportCore::DropForDead(const Contact& to, ChannelKind kind) {
+  if (to.id.none() || !relay_.Dead(to.id)) return false;
+  metrics_.dropped_lost.Add();
+  // A request waits for its end. The other channels have heard of the death, and may answer the
+  // news with one more message for the dead.
+  if (kind == ChannelKind::kDht) PostDown(to, DownEvidence::kRefused);
   return true;
 }
 
@@ -123,6 +140,7 @@ void TransportCore::Prove(const Contact& end) {
     if (stream->ready && stream->peer.id == end.id) return relay_.OnProved(end);
     if (!stream->ready) return;  // its end follows
   }
+  if (relay_.Dead(end.id)) return relay_.OnUnproved(end.endpoint, DownEvidence::kRefused);
   if (end.id == identity_.id() || relay_.Via(end)) {
     return relay_.OnUnproved(end.endpoint, DownEvidence::kUnreachable);
   }
@@ -208,7 +226,7 @@ bool TransportCore::OnRead(const StreamPtr& stream, const peer::Envelope& in,
 
 bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
                             const grpc::AuthContext* auth) {
-  const auto key = KeyOfPeer(hello, auth, options_.tls);
+  const auto key = KeyOfPeer(*stream, hello, auth, options_.tls);
   // An address of any length would be kept in every table that the contact reaches.
   if (!key.ok() || hello.endpoint().size() > kMaxEndpoint || !ParseEndpoint(hello.endpoint())) {
     metrics_.invalid.Add();

@@ -111,7 +111,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   // For the relay: finds out whether that peer is there.
   void Prove(const Contact& end);
 
-  // From the streams' reactors. OnRead: true when reading goes on.
+  // From the streams' reactors. OnRead: true when reading goes on; `auth`: of a dialed stream.
   bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);
   void OnWritten(const StreamPtr& stream, WriteResult result);
   // gRPC is finished with the stream.
@@ -148,6 +148,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   // for that. `evidence` becomes what it says about the peer's life.
   bool DialCarried(const StreamPtr& stream, DownEvidence& evidence);
   StreamPtr StreamTo(const Contact& to);
+  bool DropForDead(const Contact& to, ChannelKind kind);
   bool Enqueue(const StreamPtr& stream, peer::Envelope envelope);
   bool HasRoom(const Stream& stream, size_t messages, size_t bytes);
   void WarnOfTooLong(const Contact& to, size_t bytes);

@@ -106,6 +106,7 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
   if (DialCarried(stream, evidence)) return;
   DropQueue(stream);
   peers_.erase(it);
+  if (IsDead(evidence)) relay_.OnDead(wanted.id);
   PostDown(wanted, evidence);
 }
 

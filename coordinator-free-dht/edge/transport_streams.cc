@@ -104,7 +104,7 @@ class AcceptedStream : public Stream,
   }
 
   void OnReadDone(bool ok) override {
-    const bool on = ok && core_->OnRead(self_, incoming_, auth_ ? auth_.get() : Auth());
+    const bool on = ok && core_->OnRead(self_, incoming_, nullptr);
     const std::lock_guard lock(core_->mutex());
     if (closed) return;
     if (on) {
@@ -127,14 +127,8 @@ class AcceptedStream : public Stream,
   }
 
  private:
-  const grpc::AuthContext* Auth() {
-    auth_ = context_->auth_context();
-    return auth_.get();
-  }
-
   const std::shared_ptr<TransportCore> core_;
   grpc::CallbackServerContext* const context_;
-  std::shared_ptr<const grpc::AuthContext> auth_;
   peer::Envelope incoming_;
   std::shared_ptr<AcceptedStream> self_;
 };

@@ -10,12 +10,14 @@ RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
       met_(config.ends),
       hidden_(config.ends),
       routes_(config.routes),
-      failures_(config.failures) {}
+      failures_(config.failures),
+      dead_(config.failures) {}
 
 void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
   // Both ends of a stream know the other's address first-hand, and others may ask for it.
   Introduce(peer.id, peer.endpoint, RelayPort::kPeer);
   failures_.Erase(peer.endpoint);
+  dead_.Erase(peer.id);
   if (path == StreamPath::kCarried) {
     // Somebody had to carry it: from now on a refused dial may be a firewall's word.
     firewall_ = true;
@@ -109,6 +111,15 @@ void RelayPaths::Remember(const std::string& endpoint, const PeerId& neighbour) 
 void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
   OnUnreachable(now, to.endpoint);
   hidden_.Erase(to.id);
+}
+
+void RelayPaths::OnDead(Time now, const PeerId& peer) {
+  Keep(dead_, peer, now + config_.refusal_lives);
+}
+
+bool RelayPaths::Dead(Time now, const PeerId& peer) const {
+  const Time* until = dead_.Find(peer);
+  return until != nullptr && now < *until;
 }
 
 void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {

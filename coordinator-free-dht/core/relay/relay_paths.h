@@ -39,10 +39,11 @@ struct RelayConfig {
   size_t numbers = 4096;     // of searches heard of; each lives as long as a search may
   size_t ends = 16'384;      // addresses heard of: two a peer, eight thousand peers
   size_t routes = 4096;      // ends reached through somebody
-  size_t failures = 1024;    // ends that nobody could reach a moment ago
+  size_t failures = 1024;    // ends that nobody could reach a moment ago, and dead peers
   Duration head_start = Milliseconds(100);  // of the own dial before neighbours are asked, too
   Duration patience = Seconds(4);           // of a search: less than a dial's 5 s
   Duration failure_lives = Seconds(1);      // an end that nobody reaches is not looked for again
+  Duration refusal_lives = Seconds(1);      // a dead peer is not dialed again for each message
   Duration proof_lives = Seconds(60);       // of an end; addresses are given to others in time
   Duration death_lives = Seconds(60);       // a peer that was met and cannot be dialed any more is
                                             // dead or frozen so long; then it may be a firewall
@@ -148,6 +149,10 @@ class RelayPaths {
   AfterFailure OnDialFailed(Time now, const Contact& to, DownEvidence evidence);
   // One that went through the relay failed, or was cut before the peer had said who it is.
   void OnCarriedFailed(Time now, const Contact& to);
+  // All that was tried says that the process of `peer` is gone.
+  void OnDead(Time now, const PeerId& peer);
+  // Did that happen a moment ago? A dial costs a TLS context, and a round has a beat every 25 ms.
+  bool Dead(Time now, const PeerId& peer) const;
 
   // ---- for relay_searches.h ----
   const std::map<PeerId, std::string>& neighbours() const { return neighbours_; }
@@ -194,6 +199,7 @@ class RelayPaths {
   Remembered<PeerId, bool> hidden_;
   Remembered<std::string, PeerId> routes_;
   Remembered<std::string, Time> failures_;  // until when
+  Remembered<PeerId, Time> dead_;           // until when
   bool firewall_ = false;
 };
 

@@ -91,6 +91,12 @@ TEST_F(CertificateTest, AGoodOneIsGood) {
   EXPECT_EQ(*PublicKeyOfCertificate(chain), identity_->public_key());
 }
 
+TEST(ChainTest, TheLeafStandsInItsChainOnce) {
+  EXPECT_EQ(ChainWithLeaf("leaf\n", "leaf\nCA\n"), "leaf\nCA\n") << "as a client sees it";
+  EXPECT_EQ(ChainWithLeaf("leaf\n", "CA\n"), "leaf\n\nCA\n") << "as a server sees it";
+  EXPECT_EQ(ChainWithLeaf("leaf\n", ""), "leaf\n\n");
+}
+
 TEST_F(CertificateTest, EveryOtherKindIsRefusedWithItsReason) {
   EXPECT_THAT(Text(Judge("")), testing::HasSubstr("none"));
   EXPECT_THAT(Text(Judge("-----BEGIN CERTIFICATE-----\nnoise\n-----END CERTIFICATE-----\n")),

@@ -153,7 +153,7 @@ TEST_F(TransportTest, AFreshAgentHasItsFirstWatchAnsweredSoonAfterItsStart) {
 }
 
 TEST_F(TransportTest, ARestartedAgentAtTheSameAddressIsAnotherPeerAndTheOldOneIsDead) {
-  Agent& a = Add(authority_);
+  Agent& a = Add(authority_, {.relay = {.refusal_lives = Duration()}});  // it dials again at once
   Agent& b = Add(authority_);
   const auto directory = b.identity().directory();
   SendText(a, b.contact(), "hello");
@@ -221,6 +221,26 @@ TEST_F(TransportTest, ADialOfNobodyIsHardDownAndNothingIsSent) {
   EXPECT_TRUE(a.down()[0].hard);
   EXPECT_EQ(a.down()[0].peer, contact);
   EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "connection_lost"}}), 1);
+}
+
+TEST_F(TransportTest, ADeadPeerIsNotDialedForEachMessage) {
+  Agent& a = Add(authority_, {.relay = {.refusal_lives = Seconds(3600)}});
+  Agent& gone = Add(authority_);
+  Agent& living = Add(authority_);
+  const Contact contact = gone.contact();
+  gone.Kill();
+  SendText(a, contact, "hello?");
+  ASSERT_TRUE(waiter_.Wait([&] { return !a.down().empty(); }));
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(SendText(a, contact, "are you there?"));
+  EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "connection_lost"}}), 21);
+  // A request has its end at once, without a dial.
+  const size_t before = a.down().size();
+  EXPECT_FALSE(a.transport().Send(contact, ChannelKind::kDht, Bytes(8)));
+  ASSERT_TRUE(waiter_.Wait([&] { return a.down().size() > before; }));
+  EXPECT_TRUE(a.down().back().hard);
+  EXPECT_EQ(Count(a, "crowdsurf_peer_dials_total"), 1);
+  EXPECT_TRUE(SendText(a, living.contact(), "hello"));
+  ASSERT_TRUE(waiter_.Wait([&] { return living.received().size() == 1; }));
 }
 
 TEST_F(TransportTest, ItWorksWithoutTlsAsTestsMayAsk) {

@@ -37,6 +37,17 @@ TEST_F(RelayPathsTest, WithoutAFirewallTheDeathOfWhoWasMetIsFinalAtOnce) {
   EXPECT_FALSE(paths_.firewall());
 }
 
+TEST_F(RelayPathsTest, ADeadPeerStaysDeadForAMomentUnlessItComesBack) {
+  EXPECT_FALSE(paths_.Dead(At(0), Someone(1).id));
+  paths_.OnDead(At(0), Someone(1).id);
+  EXPECT_TRUE(paths_.Dead(At(0.9), Someone(1).id));
+  EXPECT_FALSE(paths_.Dead(At(0.9), Someone(2).id));
+  EXPECT_FALSE(paths_.Dead(At(1.1), Someone(1).id)) << "a firewall's refusal may have passed";
+  paths_.OnDead(At(2), Someone(1).id);
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
+  EXPECT_FALSE(paths_.Dead(At(2), Someone(1).id));
+}
+
 TEST_F(RelayPathsTest, WithoutNeighboursADialMeansWhatItSays) {
   EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kRefused), AfterFailure::kFinal);
   EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kUnreachable),
