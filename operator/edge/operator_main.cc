@@ -16,6 +16,7 @@
 #include "base/edge/descriptors.h"
 #include "base/edge/inherited.h"
 #include "base/edge/log_sink.h"
+#include "base/edge/private_memory.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/kube/lease.h"
 #include "operator/edge/reconcile/agent_prober.h"
@@ -262,6 +263,7 @@ int Main(int argc, char** argv) {
     return kBadConfiguration;
   }
   if (flags.signer_host.empty()) flags.signer_host = "crowdsurf-operator." + flags.space + ".svc";
+  KeepMemoryPrivate();  // the keys of all jobs' CAs
   // Before any port is opened: each has a part of what there is.
   (void)RaiseDescriptorLimit();
   flags.listen = AnyAddress(flags.listen);

@@ -38,9 +38,12 @@ def processes(state):
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
-            environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            environment = []   # an agent's is shown to root alone
         named = any(str(state).encode() in word for word in words) and b"crowdsurf" in words[0]
         if words[0] and (named or f"{MARK}={state}".encode() in environment):
             found[int(process.name)] = b" ".join(words).decode(errors="replace")
@@ -255,7 +258,7 @@ class RunCase(unittest.TestCase):
                 if f"CROWDSURF_WORKER={worker}".encode() in environment:
                     os.kill(pid, signal.SIGKILL)
             except OSError:
-                continue   # it ended with its supervisor
+                continue   # it ended with its supervisor, or is an agent, which does
 
     def endpoints(self, worker):
         return json.loads((self.state / "workers" / worker / "agent" / "endpoints").read_text())

@@ -11,6 +11,7 @@
 #include "base/edge/files.h"
 #include "base/edge/inherited.h"
 #include "base/edge/log_sink.h"
+#include "base/edge/private_memory.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "worker/edge/agent/agent.h"
 #include "worker/edge/agent/agent_options.h"
@@ -81,6 +82,7 @@ int PrintViolations(const std::vector<std::string>& violations) {
 }
 
 int RunAgent(AgentOptions options) {
+  KeepMemoryPrivate();  // its key is the job's word
   // Before any port is opened: each has a part of what there is.
   (void)RaiseDescriptorLimit();
   options.listen = AnyAddress(options.listen);

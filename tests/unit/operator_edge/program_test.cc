@@ -18,6 +18,7 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/descriptors.h"
+#include "base/edge/files.h"
 #include "operator/edge/local/process.h"
 #include "operator/edge/sign/certificate_authority.h"
 #include "tests/support/certificate_request.h"
@@ -172,6 +173,9 @@ TEST_F(ServingProgramTest, ItServesItsPagesAndEndsWithZeroWhenItIsTold) {
   EXPECT_EQ(page->status, 200);
   EXPECT_THAT(page->body, HasSubstr("crowdsurf_operator_cache_objects"));
   EXPECT_EQ(api_.Asked(kLease), 0) << "it is alone";
+  EXPECT_THAT(ReadFile(absl::StrCat("/proc/", process.pid(), "/limits"), 1 << 16).value_or(""),
+              ContainsRegex("Max core file size +0 +0 "))
+      << "it holds keys";
   process.Signal(SIGTERM);
   EXPECT_EQ(End(process), 0) << process.kept_output();
 }

@@ -51,6 +51,7 @@ class Program {
     waitpid(std::exchange(pid_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
+  pid_t pid() const { return pid_; }
   std::string said() const { return ReadFile(said_, 1 << 20).value_or(""); }
 
  private:
@@ -135,6 +136,17 @@ TEST_F(ProgramTest, AnAgentRunsUntilItIsAskedToLeave) {
   EXPECT_EQ(run.Code(), 0) << run.said();
   EXPECT_THAT(run.said(), HasSubstr("tensors travel in the clear"));
   EXPECT_THAT(ReadFile(folder / "end", 1 << 20).value_or(""), HasSubstr("\"reason\":\"left\""));
+}
+
+// It has a key: no core file has a copy of it.
+TEST_F(ProgramTest, AnAgentLeavesNoCoreFile) {
+  dht::TestAuthority().Equip(
+      folder / "agent", {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/w-0"});
+  const Program agent(With("agent"), folder / "said");
+  ASSERT_TRUE(EventuallyHolds([&] { return std::filesystem::exists(folder / "link/agent.sock"); }))
+      << agent.said();
+  EXPECT_THAT(ReadFile(absl::StrCat("/proc/", agent.pid(), "/limits"), 1 << 16).value_or(""),
+              testing::ContainsRegex("Max core file size +0 +0 "));
 }
 
 TEST_F(ProgramTest, WhereNoAgentIsItHasLeft) {
