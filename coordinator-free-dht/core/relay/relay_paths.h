@@ -35,6 +35,7 @@ struct RelayConfig {
   size_t carried = 256;      // connections, joined or being looked for, carried at a time
   size_t searches = 64;      // of them being looked for; the middle of a chain hears of all
   size_t asked_at_once = 8;  // neighbours of one search: in a mesh the first few can dial it
+  size_t asked_first = 2;    // of these before all: most ends are dead, and whoever met one says so
   uint32_t hops = 64;        // the longest way: the diameter of a chain that anybody would make
   size_t numbers = 4096;     // of searches heard of; each lives as long as a search may
   size_t ends = 16'384;      // addresses heard of: two a peer, eight thousand peers

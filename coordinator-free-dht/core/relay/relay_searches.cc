@@ -89,12 +89,12 @@ void RelaySearches::Start(Time now, uint64_t id, Search started, RelayActions& o
 }
 
 void RelaySearches::Begin(Time now, uint64_t id, Search& search, RelayActions& out) {
-  if (search.own) return AskOthers(id, search, out);  // its dial has failed already
+  if (search.own) return AskOthers(now, id, search, out);  // its dial has failed already
   const std::string& endpoint = search.question.endpoint;
   const PeerId* peer = paths_.PeerOf(endpoint);
   if (peer == nullptr) {
     metrics_.Refuse(RelayRefusal::kUnknownPeer);
-    return AskOthers(id, search, out);
+    return AskOthers(now, id, search, out);
   }
   search.dialing = true;
   // Most ends answer a dial at once; a way through others would only be longer.
@@ -137,17 +137,21 @@ void RelaySearches::Erase(uint64_t id) {
   searches_.erase(it);
 }
 
-void RelaySearches::AskOthers(uint64_t id, Search& search, RelayActions& out) {
+void RelaySearches::AskOthers(Time now, uint64_t id, Search& search, RelayActions& out) {
   search.ask_at = Time::Infinite();
   if (search.question.hops >= config_.hops) {
     metrics_.Refuse(RelayRefusal::kHops);
     return;
   }
   const PeerId* end = paths_.PeerOf(search.question.endpoint);
+  const size_t most = search.wide ? config_.asked_at_once : config_.asked_first;
   for (const auto& [neighbour, endpoint] : paths_.neighbours()) {
-    if (search.waiting.size() >= config_.asked_at_once) return;
     // The end itself cannot carry to itself, and nobody is asked twice.
     if (search.asked.contains(neighbour) || (end != nullptr && *end == neighbour)) continue;
+    if (search.waiting.size() >= most) {
+      if (!search.wide) search.ask_at = now + config_.head_start;
+      return;
+    }
     Ask(id, search, neighbour, out);
   }
 }
@@ -178,7 +182,7 @@ void RelaySearches::OnDialFailed(Time now, uint64_t id, DownEvidence evidence, R
   // This agent had met the peer itself: no neighbour knows better.
   if (judged == RelayAnswer::kDead) return SayNo(now, id, judged, out);
   search.strongest = Stronger(search.strongest, judged);
-  AskOthers(id, search, out);
+  AskOthers(now, id, search, out);
   EndWhenOver(now, id, out);
 }
 
@@ -198,8 +202,9 @@ void RelaySearches::OnAnswer(Time now, uint64_t id, const PeerId& from, RelayAns
   if (std::exchange(search.routed, false)) {
     paths_.ForgetRoute(search.question.endpoint);
     Begin(now, id, search, out);
-  } else if (!search.dialing || search.ask_at.infinite()) {
-    AskOthers(id, search, out);
+  } else {
+    search.wide = true;
+    AskOthers(now, id, search, out);
   }
   EndWhenOver(now, id, out);
 }
@@ -248,7 +253,9 @@ void RelaySearches::OnTimer(Time now, RelayActions& out) {
     if (now >= search.until) {
       late.push_back(id);
     } else if (now >= search.ask_at) {
-      AskOthers(id, search, out);
+      // Its own dial's head start is over, or that of the few that were asked.
+      search.wide = search.wide || !search.waiting.empty();
+      AskOthers(now, id, search, out);
     }
   }
   // Who did not answer in time may be whoever knows.

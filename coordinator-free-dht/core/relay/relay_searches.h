@@ -2,10 +2,12 @@
 //
 // An agent that cannot dial an end asks its neighbours (relay_paths.h). Each of them proves
 // which peer listens there and dials it. After a short head start it asks its own neighbours, too,
-// but not the asker. The first agent that connects answers. The connection is joined on that way,
-// and every agent on it remembers the neighbour that it goes through. A search has a random number,
-// so nobody works on it twice, and at most RelayConfig::hops. An agent that says no gives the
-// strongest reason that it got. Only an agent that met the peer may say that it is dead.
+// but not the asker. A few are asked first. When one of them says no, or none has answered after
+// another head start, the others are asked. The first agent that connects answers. The connection
+// is joined on that way, and every agent on it remembers the neighbour that it goes through. A
+// search has a random number, so nobody works on it twice, and at most RelayConfig::hops. An agent
+// that says no gives the strongest reason that it got. Only an agent that met the peer may say that
+// it is dead.
 //
 // Inputs in, actions out; pure, single sequence. The owner dials, asks and joins, and reports the
 // result. When a question is joined or answered no, the owner drops all that an action started for
@@ -94,6 +96,7 @@ class RelaySearches {
     bool routed = false;  // only the neighbour of the route was asked
     bool dialing = false;
     bool proving = false;      // before it dials
+    bool wide = false;         // those that were asked first do not know
     std::set<PeerId> asked;    // all
     std::set<PeerId> waiting;  // for their answer
     RelayAnswer strongest = RelayAnswer::kNothing;
@@ -104,7 +107,7 @@ class RelaySearches {
   bool Admit(uint64_t id, RelayActions& out);
   void Start(Time now, uint64_t id, Search search, RelayActions& out);
   void Begin(Time now, uint64_t id, Search& search, RelayActions& out);
-  void AskOthers(uint64_t id, Search& search, RelayActions& out);
+  void AskOthers(Time now, uint64_t id, Search& search, RelayActions& out);
   void Ask(uint64_t id, Search& search, const PeerId& neighbour, RelayActions& out);
   void EndWhenOver(Time now, uint64_t id, RelayActions& out);
   void Join(uint64_t id, const PeerId& via, RelayActions& out);

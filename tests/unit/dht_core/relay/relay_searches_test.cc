@@ -235,11 +235,44 @@ TEST(RelaySearchesTest, InAMeshAFewNeighboursAreAskedAtATime) {
     world.Link(i, 39);
   }
   EXPECT_TRUE(world.Joined(0, world.Want(0, 39)));
-  EXPECT_EQ(world.Questions(), world.config.asked_at_once);
+  EXPECT_EQ(world.Questions(), world.config.asked_first);
   EXPECT_EQ(world.all[0]->searches.carried(), 1);
   double carried = 0;
   for (const auto& node : world.all) carried += static_cast<double>(node->searches.carried());
   EXPECT_EQ(carried, 2) << "who lost the race carries nothing";
+}
+
+// A newcomer hears of peers that died a moment ago, and never met them.
+TEST(RelaySearchesTest, ADeadEndIsAskedForAtAFewNeighboursOnly) {
+  RelayWorld world(12);
+  for (size_t i = 0; i < 12; ++i) {
+    for (size_t j = i + 1; j < 12; ++j) {
+      if (i > 0 || j < 11) world.Link(i, j);
+    }
+  }
+  for (size_t i = 1; i < 11; ++i) world.all[i]->paths.OnStreamDown(Peer(11));
+  const uint64_t id = world.Want(0, 11);
+  EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kDead);
+  EXPECT_EQ(world.Questions(), world.config.asked_first);
+}
+
+TEST(RelaySearchesTest, TheOthersAreAskedWhenTheFirstFewSayNoOrNothing) {
+  RelayWorld world(12);
+  for (size_t i = 1; i < 11; ++i) world.Link(0, i);
+  for (const size_t knows : {9, 10}) world.Link(knows, 11);
+  EXPECT_TRUE(world.Joined(0, world.Want(0, 11))) << "they know nothing of it";
+  world.Pass(2);
+  world.all[0]->paths.ForgetRoute(End(11));
+  for (size_t i = 1; i < 9; ++i) {
+    world.all[i]->paths.Introduce(Peer(11), End(11), RelayPort::kPeer);
+  }
+  world.dial = [](size_t from, size_t) { return from > 8 ? Dialed::kConnects : Dialed::kSilent; };
+  const double before = world.Questions();
+  const uint64_t id = world.Want(0, 11);
+  EXPECT_EQ(world.Questions() - before, world.config.asked_first);
+  world.Pass(0.1);
+  EXPECT_EQ(world.Questions() - before, world.config.asked_at_once) << "the first dial on, in vain";
+  EXPECT_FALSE(world.Joined(0, id));
 }
 
 TEST(RelaySearchesTest, TheEndOfADialConcernsOnlySearchesOfItsAddress) {
