@@ -26,6 +26,15 @@ TEST(RoundChaos, AResultWhoseWeightNobodyKnowsIsReducedAgain) {
   EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
 }
 
+// Members on thin links asked for all results again with each ballot. The answers queued up, and
+// what members said of themselves waited behind them, until some gave up.
+TEST(RoundChaos, ThinLinksAreNotFilledWithResultsThatAreOnTheirWay) {
+  for (const uint64_t seed : {7'979ULL, 9'416ULL, 7'310'272ULL}) {
+    const RoundReport report = RunRound(DrawScenario(seed));
+    EXPECT_TRUE(report.violations.none()) << seed << Words(report);
+  }
+}
+
 TEST(RoundChaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
   uint64_t last = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {

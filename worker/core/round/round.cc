@@ -68,7 +68,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   fixed->parts = PartsHash(spec.chunks, spec.coverers, spec.one_base);
   filled_ = std::min(spec.filled, spec.chunks.size());
   slots_.resize(spec.chunks.size());
-  fetches_.assign(spec.cells.size(), 0);
+  fetches_.resize(spec.cells.size());
   missing_ = slots_.size();
   windows_.assign(spec.cells.size(), spec.window_chunks);
   ready_ = RankSet::Of(spec.self);

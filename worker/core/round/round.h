@@ -150,10 +150,10 @@ class Round {
     RankSet bad = {};
     RankSet folding = {};  // not empty: fixed, FoldChunk is out
   };
-  struct Lane {  // own inputs for one owner, in order, a window ahead of its results
-    std::vector<ChunkIndex> chunks;
+  struct Lane {  // inputs for an owner, or results to fetch of a holder: a window ahead of results
+    std::vector<ChunkIndex> chunks;  // in order
     size_t next = 0;
-    uint32_t out = 0;  // sent, result not here yet
+    uint32_t out = 0;  // sent or asked for, result not here yet
   };
   struct SpeakerReplies {  // of the speakers for one rank
     bool greeted = false;
@@ -279,6 +279,7 @@ class Round {
   bool HoldersDied() const;
   void SetFetching(ChunkAssignment& assignment, int rank);
   void FetchMissing(RoundActions& out);
+  void FetchFrom(int holder, RoundActions& out);
 
   // round_coordinator.cc
   void OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions& out);
@@ -326,7 +327,7 @@ class Round {
   std::vector<Lane> lanes_;              // by owner
   std::vector<uint32_t> windows_;        // by owner
   RankSet follow_ = {};                  // owners that gave a result of the last plan: they have it
-  std::vector<uint32_t> fetches_;        // assignments with that `fetching`, by rank
+  std::vector<Lane> fetches_;            // by holder; out: assignments with that `fetching`
   std::map<uint8_t, uint32_t> lacking_;  // least that BEATs said since the last plan, by rank
   // Deciding.
   WitnessRecord record_;  // promised: the one ballot variable of both roles

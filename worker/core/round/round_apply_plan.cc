@@ -265,17 +265,17 @@ bool Round::HoldersDied() const {
 }
 
 void Round::SetFetching(ChunkAssignment& assignment, int rank) {
-  if (assignment.fetching >= 0) --fetches_[static_cast<size_t>(assignment.fetching)];
-  if (rank >= 0) ++fetches_[static_cast<size_t>(rank)];
+  if (assignment.fetching >= 0) --fetches_[static_cast<size_t>(assignment.fetching)].out;
+  if (rank >= 0) ++fetches_[static_cast<size_t>(rank)].out;
   assignment.fetching = rank;
 }
 
 // Asks for the finished results that are not here, spread over those who hold them.
 void Round::FetchMissing(RoundActions& out) {
   if (over_ || missing_ == 0) return;
-  std::map<int, std::vector<ChunkIndex>> fetches;
+  for (Lane& lane : fetches_) lane = {.chunks = {}, .next = 0, .out = lane.out};
   for (uint32_t c = 0; c < assignments_.size(); ++c) {
-    ChunkAssignment& assignment = assignments_[c];
+    const ChunkAssignment& assignment = assignments_[c];
     if (slots_[c].held() || assignment.holders.empty() || assignment.fetching >= 0) continue;
     RankSet from = TrustedHolders(assignment);
     // The value is decided: a suspect that holds it is worth a try when there is nobody else.
@@ -285,10 +285,25 @@ void Round::FetchMissing(RoundActions& out) {
     for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % from.size(); turn > 0;
          --turn)
       from.Erase(from.first());
-    SetFetching(assignment, static_cast<int>(from.first()));
-    fetches[assignment.fetching].push_back(ChunkIndex(c));
+    fetches_[from.first()].chunks.push_back(ChunkIndex(c));
   }
-  for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) FetchFrom(rank, out);
+}
+
+// A window at a time. A request may be made again, by a plan or since its answer is late. On a thin
+// link the answers to all of it would queue up once more, in front of all else.
+void Round::FetchFrom(int holder, RoundActions& out) {
+  Lane& lane = fetches_[static_cast<size_t>(holder)];
+  std::vector<ChunkIndex> chunks;
+  for (; lane.next < lane.chunks.size() && lane.out < windows_[static_cast<size_t>(holder)];
+       ++lane.next) {
+    const ChunkIndex chunk = lane.chunks[lane.next];
+    ChunkAssignment& assignment = assignments_[chunk.value()];
+    if (slots_[chunk.value()].held() || assignment.fetching >= 0) continue;
+    SetFetching(assignment, holder);
+    chunks.push_back(chunk);
+  }
+  if (!chunks.empty()) Emit(PeerAt(holder), Fetch{std::move(chunks)}, out);
 }
 
 }  // namespace crowdsurf::worker

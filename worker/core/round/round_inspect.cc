@@ -87,7 +87,7 @@ RankSet Round::AwaitedMembers() const {
   if (over_) return {};
   RankSet awaited;
   for (size_t rank = 0; rank < fetches_.size(); ++rank)
-    if (fetches_[rank] > 0) awaited.Insert(rank);
+    if (fetches_[rank].out > 0) awaited.Insert(rank);
   // Without a ballot: HAVE(0). In an own ballot: STATUS, then HAVE(b). In another's: its
   // coordinator, and the rest of S, whose results are missing, until the own HAVE is out.
   const RankSet in_plan = seen_ == record_.promised ? plan_members_ : RankSet();
@@ -264,6 +264,10 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U32(lane.out);
   }
   for (const uint32_t window : windows_) p.out.U32(window);
+  for (const Lane& lane : fetches_) {
+    for (size_t i = lane.next; i < lane.chunks.size(); ++i) p.out.U32(lane.chunks[i].value());
+    p.out.U32(~uint32_t{0});
+  }
   p.out.U64(follow_.bits());
   for (const ChunkIndex chunk : pending_) p.out.U32(chunk.value());
   // Marks end lists of any length: without them two states could print the same bytes.

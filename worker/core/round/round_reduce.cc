@@ -253,7 +253,11 @@ void Round::FillSlot(ChunkIndex chunk, const ChunkValue& value, RoundActions& ou
   slots_[chunk.value()] = value;
   --missing_;
   ++progress_;
-  SetFetching(assignment, -1);
+  if (const int holder = assignment.fetching; holder >= 0) {
+    SetFetching(assignment, -1);
+    const auto of = static_cast<size_t>(holder);
+    if (2 * fetches_[of].out <= windows_[of]) FetchFrom(holder, out);
+  }
   const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
   if (assignment.holders.empty() && assignment.owner != self() && sent) {
     Lane& lane = lanes_[assignment.owner];

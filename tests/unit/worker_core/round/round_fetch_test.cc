@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
+#include <utility>
 
 #include "tests/unit/worker_core/round/round_group.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
@@ -43,6 +45,45 @@ TEST(RoundFetch, AResultThatIsOnItsWayFromTheFirstRankIsNotAskedForAgain) {
   round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
   round.OnTrusted(PeerAt(1), out);
   EXPECT_EQ(fetches(), 1) << "rank 0 sends all of it";
+}
+
+// A request may be made again before its answer is here. On a thin link the answers to all that is
+// missing would queue up once more each time.
+TEST(RoundFetch, ResultsAreAskedForAWindowAtATime) {
+  RoundSpec spec = SpecOfTheLast();
+  spec.chunks.clear();
+  for (uint16_t c = 0; c < 100; ++c) spec.chunks.push_back({0, c, 1});
+  Round round(spec);
+  RoundActions out;
+  round.Start(out);
+  Decided decided{.ballot = 1, .branch = false, .held = {}};
+  decided.held.members = RankSet::Of(0);
+  decided.held.value.stakes = {spec.stake, {}, {}};
+  for (uint64_t c = 0; c < 100; ++c)
+    decided.held.value.chunks.push_back({0, RankSet::Of(0), 7 + c});
+  out.clear();
+  round.OnFrame(PeerAt(0), {InstanceId(), decided}, out);
+  std::deque<ChunkIndex> asked;
+  size_t most = 0;
+  const auto collect = [&] {
+    for (const RoundAction& action : std::exchange(out, {})) {
+      const auto* send = std::get_if<SendFrame>(&action);
+      const auto* fetch = send == nullptr ? nullptr : std::get_if<Fetch>(&send->frame.body);
+      if (fetch != nullptr) asked.insert(asked.end(), fetch->chunks.begin(), fetch->chunks.end());
+    }
+    most = std::max(most, asked.size());
+  };
+  collect();
+  round.OnCoordinatorLate(out);  // what is out may be lost
+  asked.clear();
+  collect();
+  for (; !asked.empty(); collect()) {
+    const ChunkIndex chunk = asked.front();
+    asked.pop_front();
+    round.OnResult(PeerAt(0), chunk, decided.held.value.chunks[chunk.value()], out);
+  }
+  EXPECT_EQ(most, spec.window_chunks);
+  EXPECT_TRUE(round.over()) << "none is forgotten";
 }
 
 TEST(RoundFetch, AnOwnerThatAsksIsSentTheInputOfItsChunkAndNobodyElseIs) {
