@@ -26,9 +26,9 @@ class NodeClocks {
   void Hear(int node, int from, Duration round_trip);
   // What `node` takes for the job's time.
   WallTime JobTime(int node) const;
-  WallTime TrueTime() const;
 
  private:
+  WallTime TrueTime() const;
   dht::Clocks Own(int node) const;
 
   const EventQueue& queue_;

@@ -25,7 +25,7 @@ void RosterBoard::Push(int node, const RecordKey& key) {
   if (!Sees(node, record.from)) return;
   network_.Send(record.from, node, Plane::kRecords, [this, node, key, sent = queue_.now()] {
     const auto at = records_.find(key);
-    if (at == records_.end() || at->second.Ended(clocks_.TrueTime())) return;
+    if (at == records_.end() || Ended(at->second)) return;
     if (!Sees(node, at->second.from)) return;
     clocks_.Hear(node, at->second.from, (queue_.now() - sent) * 2.0);
     std::vector<worker::PeerRecord> records;
@@ -74,7 +74,7 @@ std::vector<worker::PeerRecord> RosterBoard::Collect(int node, const std::string
   for (auto at = records_.lower_bound({key, PeerId()});
        at != records_.end() && at->first.first == key;) {
     // Expired records go when somebody looks.
-    if (at->second.Ended(clocks_.TrueTime())) {
+    if (Ended(at->second)) {
       at = records_.erase(at);
       continue;
     }

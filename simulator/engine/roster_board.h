@@ -4,8 +4,8 @@
 // Stands for the real DHT where hundreds of thousands of runs are wanted. A record put by one node
 // reaches each watcher on its own, through the links (cuts and partitions hold for it too), with a
 // loss of its own; what was missed comes with the owner's next heartbeat or the watcher's refresh,
-// as holders do it. Owners and readers count a record's life by their own clocks; the board counts
-// by the true time. Owner: one world; single sequence. Bound: one record a (key, owner).
+// as holders do it. Readers count a record's life by their own clocks, and so do owners, and the
+// board for them. Owner: one world; single sequence. Bound: one record a (key, owner).
 #pragma once
 
 #include <cstdint>
@@ -53,9 +53,13 @@ class RosterBoard {
   struct Record {
     int from = 0;
     dht::Record record;  // its value and times
-    bool Ended(WallTime wall) const { return record.expiry <= wall; }
   };
   using RecordKey = std::pair<std::string, PeerId>;
+  // Its owner has not renewed it in time. By the owner's clock: one that is behind writes records
+  // that look old, and who reads them hears of that clock.
+  bool Ended(const Record& record) const {
+    return record.record.expiry <= clocks_.JobTime(record.from);
+  }
   bool Sees(int node, int owner) const {
     return network_.Reaches(owner, node) && !hidden_.contains({node, owner});
   }
