@@ -52,6 +52,7 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       8000094,  // steps of 1.7 s, and rounds without others that teach no start to wait for
       8000720,  // ... the same
       9000429,  // a view whose witnesses have died, and gone into a branch before it
+      7500179,  // the last two know each other by records alone, and a clock is off
   };
   for (const uint64_t seed : seeds) {
     // Without snapshots in parts they are what they were when they were broken.
@@ -113,6 +114,14 @@ TEST(Chaos, AllStartFromOneTrainersParametersWhateverFails) {
   EXPECT_GT(all.taken, 250U);
   EXPECT_GT(all.compared, 250U);
   EXPECT_LT(all.own, 5U);
+}
+
+// A worker that could not fetch those of the view gave its own, and was seated with them.
+TEST(Chaos, ASeedOfFirstParametersThatWasBrokenOnceIsNot) {
+  ChaosScenario scenario = DrawChaos(7'700'049, 3, 9);
+  scenario.gives_first = true;
+  const ChaosReport report = RunChaos(scenario);
+  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
 }
 
 // The same faults, with a base and a velocity that all must share.

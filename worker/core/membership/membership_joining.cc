@@ -120,6 +120,7 @@ void Membership::TendFirst(Actions& out) {
   giving_first_ = false;
   holds_ = averaging_.committed().averaging;
   holds_first_ = !holds_.is_zero();
+  first_from_ = PeerId();  // its own, and not those of a peer that it could not fetch from
   highest_first_ = std::max(highest_first_, holds_);
   AnswerJoiners(out);
 }

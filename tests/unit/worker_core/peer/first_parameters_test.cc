@@ -198,6 +198,27 @@ TEST(FirstParametersTest, OfTwoJobsThatMeetBeforeAnAverageOneHasItsWay) {
   }
 }
 
+// The view that it meets again had sent it to fetch, which failed. What it has now is its own.
+TEST(FirstParametersTest, WhoGaveItsOwnAfterAFetchThatFailedTakesThoseOfTheBetterLineage) {
+  PeerWorld world(3, Seldom());
+  Fill(world, 2);
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.fetch_takes = Milliseconds(500);
+  const size_t last = AddApart(world);
+  for (int ms = 0; ms < 5'000 && world.node(last).fetches.empty(); ++ms)
+    world.RunFor(Milliseconds(1));
+  ASSERT_FALSE(world.node(last).fetches.empty());
+  world.node(last).island = 1;
+  world.fetch_fails = true;
+  world.RunFor(Seconds(10));
+  ASSERT_TRUE(world.node(last).running) << world.Describe();
+  ASSERT_EQ(Starts(world).size(), 2U);
+  world.fetch_fails = false;
+  world.node(last).island = 0;
+  ASSERT_TRUE(world.UntilTogether(Seconds(20))) << world.Describe();
+  EXPECT_EQ(Starts(world).size(), 1U);
+}
+
 TEST(FirstParametersTest, ARestoredCheckpointComesBeforeThem) {
   PeerWorld world(8, EveryTenSteps());
   world.gives_first = true;
