@@ -33,7 +33,7 @@ worker::PeerSummary ActionHost<Scalar>::Summarize() const {
 // ---- inputs ------------------------------------------------------------------------------------
 
 template <class Scalar>
-void ActionHost<Scalar>::Give(const Input& input) {
+void ActionHost<Scalar>::Give(absl::FunctionRef<void(Actions&)> input) {
   Actions actions;
   input(actions);
   // In order; the process may die before any of them.
@@ -46,11 +46,6 @@ void ActionHost<Scalar>::Give(const Input& input) {
   if (left_) return End("left");
   OnActed(actions);
   ArmTimer(core_->NextDeadline());
-}
-
-template <class Scalar>
-void ActionHost<Scalar>::Take(Input input) {
-  if (started()) Do([this, input = std::move(input)] { Give(input); });
 }
 
 template <class Scalar>
@@ -93,7 +88,7 @@ void ActionHost<Scalar>::TellProgress() {
 template <class Scalar>
 void ActionHost<Scalar>::OnTimer() {
   // The deadline has moved since the timer was armed.
-  if (core_->NextDeadline() > now()) return ArmTimer(core_->NextDeadline());
+  if (const Time next = core_->NextDeadline(); next > now()) return ArmTimer(next);
   for (const auto& [to, chunks] : std::exchange(chunks_left_, {}))
     core_->OnChunksLeft(to, chunks, RoundTripTo(to));
   Give([this](Actions& out) { core_->OnTimer(now(), out); });

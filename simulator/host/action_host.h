@@ -9,9 +9,10 @@
 // ChunkHost::kMaxBytes of inputs; one state transfer at a time.
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -151,9 +152,12 @@ class ActionHost : public Process {
   // What lay in the region is void.
   virtual void OnOverwritten(worker::Region /*region*/) {}
 
-  using Input = std::function<void(worker::Actions&)>;
-  // Runs an input of the core when the process is awake, then does what the core asks for.
-  void Take(Input input);
+  // Runs `input`, called as void(worker::Actions&), when the process is awake; then does what the
+  // core asks for.
+  template <class Input>
+  void Take(Input input) {
+    if (started()) Do([this, input = std::move(input)] { Give(input); });
+  }
   // Chunk `at` of a message, made of what is there now. Execute sends all of them at once.
   void SendMixChunk(const worker::MixSend& message, uint32_t at);
 
@@ -186,7 +190,7 @@ class ActionHost : public Process {
 
   void OnDeath() override { outside_.OnDeath(index()); }
   void OnTimer() override;
-  void Give(const Input& input);  // as Take, now
+  void Give(absl::FunctionRef<void(worker::Actions&)> input);  // as Take, now
   void TakeFrame(worker::ChunkArrived chunk, const Parcel& parcel);
   void TakeFrame(worker::MixArrived chunk, const Parcel& parcel);
   std::unique_ptr<HostedCore> MakePeer();

@@ -2,14 +2,6 @@
 
 namespace crowdsurf::simulator {
 
-void Process::Do(const std::function<void()>& input) {
-  if (!alive_) return;
-  if (frozen_)
-    while_frozen_.push_back(input);
-  else
-    input();
-}
-
 void Process::DoAt(Time when, std::function<void()> input) {
   queue_.At(when, [this, input = std::move(input)] { Do(input); });
 }

@@ -43,8 +43,15 @@ class Process {
   uint64_t actions() const { return actions_; }
 
  protected:
-  // Runs `input` now, or when the process wakes.
-  void Do(const std::function<void()>& input);
+  // Runs `input`, called as void(), now, or when the process wakes.
+  template <class Input>
+  void Do(Input&& input) {
+    if (!alive_) return;
+    if (frozen_)
+      while_frozen_.emplace_back(std::forward<Input>(input));
+    else
+      input();
+  }
   void DoAt(Time when, std::function<void()> input);
   void DoAfter(Duration delay, std::function<void()> input) {
     DoAt(now() + delay, std::move(input));

@@ -58,10 +58,11 @@ std::optional<PeerId> Membership::StewardOf(const Seating& seating) const {
   const auto oldest = [&](auto&& eligible) {
     const Member* best = nullptr;
     for (const auto& [cell, member] : seating.occupants()) {
-      if (down_.contains(member.id) || !eligible(member.id)) continue;
-      if (best == nullptr ||
-          std::tie(member.joined_unix_ms, member.id) < std::tie(best->joined_unix_ms, best->id))
-        best = &member;
+      // Ages first: to compare them costs least.
+      if (best != nullptr &&
+          std::tie(best->joined_unix_ms, best->id) <= std::tie(member.joined_unix_ms, member.id))
+        continue;
+      if (!down_.contains(member.id) && eligible(member.id)) best = &member;
     }
     return best;
   };

@@ -148,6 +148,12 @@ LineageRank Membership::RankHere() const {
 
 // A member of the best lineage that beats ours; of those one that was not asked in vain.
 const RosterRecord* Membership::BestOtherLineage() {
+  // Every input comes here, and nearly always all sit in one lineage.
+  const auto elsewhere = [&, own = lineage().origin](const auto& entry) {
+    const RosterRecord& record = entry.second;
+    return record.seated && !record.leaving && record.lineage.origin != own;
+  };
+  if (std::none_of(roster_.live().begin(), roster_.live().end(), elsewhere)) return nullptr;
   const auto best = OtherLineages().Better(RankHere());
   if (!best) return nullptr;
   const RosterRecord* chosen = nullptr;

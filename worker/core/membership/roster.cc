@@ -105,10 +105,11 @@ void Roster::Keep(Time now, const RosterRecord& own, const Place& place, Actions
   WatchAll(out);
   // Steps are for screens: they alone are no news. Due is news only where messages do not reach
   // all.
-  RosterRecord quiet = own;
-  quiet.step = own_.step;
-  if (place.members <= 64) quiet.due = own_.due;
-  const bool news = !(quiet == own_);
+  own_.step = own.step;
+  const AveragingId due = own_.due;
+  if (place.members <= 64) own_.due = own.due;
+  const bool news = !(own == own_);
+  own_.due = due;
   const Duration gap = news ? kMinGap : Heartbeat();
   if (!last_put_.unset() && now - last_put_ < gap) {
     pending_ = news;
