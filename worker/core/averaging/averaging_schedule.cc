@@ -1,5 +1,6 @@
 // When an averaging is due, how it begins, and until when what is waited for (averaging.h).
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "worker/core/averaging/averaging.h"
@@ -24,6 +25,13 @@ constexpr Duration kLastAveraging = Seconds(1);
 // towards its own data.
 double StepsAhead(const AveragingConfig& averaging) {
   return OverlapOf(averaging) == Overlap::kBlocking ? 1 : 0;
+}
+
+// Else Seating::AsOf is the seating itself.
+bool SomeBeginLater(const Seating& seating, AveragingId averaging) {
+  const auto later = [&](const auto& entry) { return entry.first_averaging > averaging; };
+  return std::ranges::any_of(seating.seats(), later) ||
+         std::ranges::any_of(seating.vacancies(), later);
 }
 
 }  // namespace
@@ -124,11 +132,14 @@ void Averaging::Advance(Time now, AveragingId next, Actions& out) {
 
 void Averaging::MaybeBegin(Time now, Actions& out) {
   if (!Ready() || !idle()) return;
-  const Seating seating = seating_.AsOf(next_);
-  size_t due = 0;
-  size_t live = 0;
   const auto at = due_.find(next_);
   if (at == due_.end()) return;
+  // Each word of a member that is due comes here: seats are copied only where some begin later.
+  std::optional<Seating> earlier;
+  if (SomeBeginLater(seating_, next_)) earlier = seating_.AsOf(next_);
+  const Seating& seating = earlier ? *earlier : seating_;
+  size_t due = 0;
+  size_t live = 0;
   for (const auto& [cell, member] : seating.occupants()) {
     if (down_.contains(member.id)) continue;
     ++live;

@@ -107,9 +107,10 @@ RankSet Round::AwaitedMembers() const {
   } else if (!coordination_->accepting) {
     awaited |= in_plan;
   }
-  for (const auto& [peer, index] : fixed_->witness_of)
-    if (const int rank = RankOf(peer); rank >= 0 && AwaitsWitness(index))
-      awaited.Insert(static_cast<size_t>(rank));
+  for (const auto& [peer, index] : fixed_->witness_of) {
+    if (!AwaitsWitness(index)) continue;
+    if (const int rank = RankOf(peer); rank >= 0) awaited.Insert(static_cast<size_t>(rank));
+  }
   const RankSet absent = RankSet::FirstRanks(ranks()) - fixed_->members;
   return awaited - absent - suspected_ - left_ - own_rank();
 }

@@ -336,7 +336,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     Time silent = std::max({heard, awaited.since, times_->listening_since()}) +
                   times_->Silence(peer, ballots_again_);
     // A stand-in may still be in its own last round until the start deadline.
-    if (!round.MustReply(peer)) silent = std::max(silent, start);
+    if (silent < start && !round.MustReply(peer)) silent = start;
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence, {}});
   }
   for (const auto& [peer, when] : suspected_) {
