@@ -145,7 +145,7 @@ TEST(RoundModelTest, NarrowWindowsOfThreeMembersAreExploredWithADeathAndALateMem
     for (const int late : {1, 2}) ExploreWindow({3, 4, window, 0, late, true});
 }
 
-// Minutes: CROWDSURF_MODEL_WHOLE=1.
+// CROWDSURF_MODEL_WHOLE=1: some twenty minutes of a core, and 3 GB (docs/round.md).
 TEST(RoundModelTest, EachMemberOfThreeDiesAndEachComesLate) {
   if (Wanted("CROWDSURF_MODEL_WHOLE", 0) == 0) GTEST_SKIP() << "CROWDSURF_MODEL_WHOLE is not set";
   for (const uint32_t window : {1U, 2U})
