@@ -336,6 +336,12 @@ bool GroupRounds::in_ballot() const {
   });
 }
 
+bool GroupRounds::in_branch() const {
+  return std::any_of(instances_.begin(), instances_.end(), [this](const auto& entry) {
+    return entry.second.view == view_.hash && entry.second.round.branch() != 0;
+  });
+}
+
 void GroupRounds::Suspend(Time now, Actions& out) {
   for (const auto& [id, instance] : instances_)
     if (IsPristine(instance)) suspended_ = id;

@@ -161,6 +161,8 @@ class GroupRounds {
   bool pristine() const;
   // A round is open that only a quorum of its view's witnesses can still decide.
   bool in_ballot() const;
+  // A round has answered the OPEN of a branch, so what it decides is not its view's.
+  bool in_branch() const;
   // Forgets the pristine round, silently. What comes for it until the next Open is kept for that:
   // the same round may be opened again.
   void Suspend(Time now, Actions& out);

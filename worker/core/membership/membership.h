@@ -137,6 +137,7 @@ class Membership {
   void GiveSeatBack(Time now, Actions& out);  // the others are told
   bool Wants(const Seating& next) const;
   bool IsOwnBranch(const View& view) const;
+  bool BreaksUpFor(const View& view) const;
   struct Entered;
   bool Forsaken(const ViewHash& view) const;
   bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its lineage

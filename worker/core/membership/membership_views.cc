@@ -35,6 +35,14 @@ bool Membership::IsOwnBranch(const View& view) const {
   return seated() && view.branch && view.parent == seating_->hash();
 }
 
+// A branch breaks up the rounds of its parent: their missing members cannot be asked. The orderly
+// successor does so only where a round has become a branch, too. Of another round the others may
+// have counted what this peer gave to it, so it ends as always.
+bool Membership::BreaksUpFor(const View& view) const {
+  if (left_.none() || left_ != view.parent) return false;
+  return view.branch || averaging_.rounds().in_branch();
+}
+
 // Does this view, if it is decided, supersede ours?
 bool Membership::Wants(const Seating& next) const {
   const bool included = next.CellOf(config_.id).has_value();
@@ -52,7 +60,7 @@ bool Membership::Wants(const Seating& next) const {
 void Membership::TakePending(Time now, Actions& out) {
   if (!pending_) return;
   const View& view = pending_->view();
-  const bool breaks = left_ == view.parent && !left_.none();
+  const bool breaks = BreaksUpFor(view);
   // Averagings below the barrier are the parent's: they are done first, unless they never come.
   const bool parent = seating_ && view.parent == seating_->hash();
   const bool waited = now - pending_since_ >= kBarrierPatience;
@@ -88,7 +96,7 @@ void Membership::SetPending(Time now, Seating next, Actions& out) {
 
 void Membership::Enter(Time now, Seating seating, Actions& out) {
   const View& view = seating.view();
-  const bool breaks = seating_ && left_ == view.parent && !left_.none();
+  const bool breaks = BreaksUpFor(view);
   if (seated() && OriginOf(view, seating.hash()) != lineage().origin && !breaks)
     SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
   if (seating_) {

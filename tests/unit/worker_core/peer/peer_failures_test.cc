@@ -201,6 +201,34 @@ TEST(PeerFailureTest, WhomNobodyFollowsMakesNoBranchWhileAnotherGoesOnElsewhere)
   EXPECT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
 }
 
+// One calls most of the others dead by mistake, and begins a branch that nobody hears of. Then the
+// view's own successor comes. The others may have counted what it gave to a round that it is in.
+TEST(PeerFailureTest, TheOrderlySuccessorBreaksUpNoRoundOfOneThatHadBegunABranch) {
+  PeerWorld world(5, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t wrong = 0, live = 1;  // no steward, and the one that would lead the two
+  while (world.Summary(wrong).steward || world.Summary(live).steward) ++wrong, ++live;
+  if (world.node(live).id() < world.node(wrong).id()) std::swap(wrong, live);
+  world.lose = [&](size_t from, size_t, const Message& message) {
+    return from == wrong && std::holds_alternative<message::BranchOpen>(message);
+  };
+  for (size_t i = 0; i < 8; ++i)
+    if (i != wrong && i != live) world.Slander(wrong, i);
+  const auto count = [&](const char* metric) { return world.node(wrong).metrics().Value(metric); };
+  ASSERT_EQ(count("crowdsurf_round_witness_quorum_lost_total"), 1);
+  world.Add(Duration());  // there is no cell for it, so it needs a new view
+  world.RunFor(Milliseconds(500));
+  ASSERT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
+  EXPECT_EQ(count("crowdsurf_round_branches_total"), 0);
+  // It took the others for dead, so it may have ended that averaging alone. The next ones agree.
+  world.RunFor(Milliseconds(500));
+  for (size_t i = 1; i < world.size(); ++i) {
+    EXPECT_EQ(world.Summary(i).job_samples, world.Summary(0).job_samples) << i;
+    EXPECT_EQ(world.Summary(i).divergence, 0U) << i;
+  }
+}
+
 TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
   AveragingConfig config = EveryTenSteps();
   config.target.samples = 5000;
