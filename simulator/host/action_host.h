@@ -183,6 +183,7 @@ class ActionHost : public Process {
     worker::FetchState fetch;  // as it is asked for by now
     Buffer<Scalar> average, velocity;
     size_t part = 0;  // the next one
+    int empty = 0;    // how often no donor had an average just now, in a row
     bool mixed = false;
     double job_samples = 0;
   };
@@ -203,6 +204,7 @@ class ActionHost : public Process {
   void FinishFetch(const worker::FetchState& fetch, int tries);
   void FetchPart();
   HeldValues<Scalar> FindPart();
+  bool Mixes() const;
   void TakeFetched(const worker::FetchState& fetch, const HeldValues<Scalar>& found);
   std::optional<Duration> RoundTripTo(const PeerId& peer) const;
 

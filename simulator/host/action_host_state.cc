@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "simulator/host/action_host.h"
+#include "worker/core/state/state_fetch.h"
 
 namespace crowdsurf::simulator {
 
@@ -112,13 +113,18 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   TakeFetched(fetch, found);
 }
 
+// Whether the parts of one state may be of several averages.
+template <class Scalar>
+bool ActionHost<Scalar>::Mixes() const {
+  return coming_.fetch.adopt && !worker::AveragesGradients(setup_.config.averaging);
+}
+
 // As StateFetch: what a trainer adopts may be of several averages, but not of none.
 template <class Scalar>
 HeldValues<Scalar> ActionHost<Scalar>::FindPart() {
   const HeldValues<Scalar> same = outside_.FindState(index(), coming_.fetch);
-  const bool mixes = coming_.fetch.adopt && !worker::AveragesGradients(setup_.config.averaging);
   if (same.average != nullptr) coming_.job_samples = same.job_samples;
-  if (same.average != nullptr || !mixes) return same;
+  if (same.average != nullptr || !Mixes()) return same;
   const HeldValues<Scalar> newer = outside_.FindNewest(index(), coming_.fetch);
   if (newer.average == nullptr || newer.averaging < coming_.fetch.averaging) return {};
   if (coming_.job_samples == 0 || newer.job_samples == 0) {
@@ -134,9 +140,19 @@ HeldValues<Scalar> ActionHost<Scalar>::FindPart() {
 
 template <class Scalar>
 void ActionHost<Scalar>::FetchPart() {
+  const auto go_on_after = [this](Duration pause) {
+    DoAfter(pause, [this, serial = fetch_serial_] {
+      if (serial == fetch_serial_) FetchPart();
+    });
+  };
   const HeldValues<Scalar> found = FindPart();
-  if (found.average == nullptr)
+  if (found.average == nullptr) {
+    // As StateFetch: between two averagings its donors have something to give again.
+    const worker::StateFetchOptions agents;
+    if (Mixes() && ++coming_.empty <= agents.most_empty) return go_on_after(agents.busy_pause);
     return Local(worker::StateFetched{coming_.fetch.averaging, coming_.fetch.root, false});
+  }
+  coming_.empty = 0;
   const size_t parts = setup_.times.fetch_parts, elements = setup_.elements;
   if (coming_.average.values.size() != elements) {
     coming_.average.Resize(elements);
@@ -149,10 +165,7 @@ void ActionHost<Scalar>::FetchPart() {
     coming_.average.origins[e] = found.average->origins[e];
     coming_.velocity.values[e] = found.velocity == nullptr ? 0 : found.velocity->values[e];
   }
-  if (coming_.part < parts)
-    return DoAfter(setup_.times.fetch, [this, serial = fetch_serial_] {
-      if (serial == fetch_serial_) FetchPart();
-    });
+  if (coming_.part < parts) return go_on_after(setup_.times.fetch);
   TakeFetched(coming_.fetch, {.average = &coming_.average,
                               .velocity = found.velocity == nullptr ? nullptr : &coming_.velocity,
                               .mixed = coming_.mixed,

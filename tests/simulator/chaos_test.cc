@@ -125,6 +125,13 @@ TEST(Chaos, ASeedOfFirstParametersThatWasBrokenOnceIsNot) {
 }
 
 // The same faults, with a base and a velocity that all must share.
+// 61 members average every .14 s on six axes, so each of them has an average to give for a sixth of
+// the time. The joiner's state comes in four parts.
+TEST(Chaos, AJoinerAmongManyThatAverageWithoutAPauseGetsAState) {
+  const ChaosReport report = RunChaos(DrawChaos(27, 64, 64));
+  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
+}
+
 TEST(Chaos, NoStatementIsBrokenWithAnOuterOptimizer) {
   ChaosReport all;
   for (uint64_t seed = 0; seed < 60; ++seed) {
