@@ -12,7 +12,7 @@ int Wanted(const char* variable, int usual) {
   return wanted != nullptr ? std::atoi(wanted) : usual;
 }
 
-// Who dies and who is late, where that is chosen.
+// Names the members that die or come late, where the options choose them.
 std::string RolesOf(const ModelOptions& options) {
   std::string text;
   if (options.victim >= 0) absl::StrAppend(&text, ", only ", options.victim, " dies");
@@ -39,6 +39,15 @@ void Print(const ModelOptions& options, const ModelReport& report) {
   fflush(stdout);
 }
 
+// Explores all states, prints the report, and expects that none breaks a statement.
+ModelReport ExploreWhole(const ModelOptions& options) {
+  const ModelReport report = Explorer(options).Explore();
+  Print(options, report);
+  EXPECT_EQ(report.violation, "");
+  EXPECT_TRUE(report.exhaustive);
+  return report;
+}
+
 // CROWDSURF_MODEL_{MEMBERS,CHUNKS,OWNER,OWNERS,WINDOW,BALLOTS,CRASHES,VICTIM,LATE_MEMBER,STATES},
 // ..._{LATE_UNTIL_DEATH,SUSPICIONS,MISTAKES,READY,LATE,LAZY} choose larger configurations, or other
 // ones.
@@ -60,10 +69,7 @@ TEST(RoundModelTest, EveryInterleavingOfThreeMembersKeepsTheStatements) {
   options.late = Wanted("CROWDSURF_MODEL_LATE", 1) != 0;
   options.lazy = Wanted("CROWDSURF_MODEL_LAZY", 1) != 0;
   options.max_states = static_cast<uint64_t>(Wanted("CROWDSURF_MODEL_STATES", 100'000'000));
-  const ModelReport report = Explorer(options).Explore();
-  Print(options, report);
-  EXPECT_EQ(report.violation, "");
-  EXPECT_TRUE(report.exhaustive);
+  const ModelReport report = ExploreWhole(options);
   EXPECT_GT(report.healed, 0U);
 }
 
@@ -72,10 +78,7 @@ TEST(RoundModelTest, TheOwnerOfTheChunkNeedNotBeTheCoordinator) {
     ModelOptions options;
     options.first_owner = owner;
     options.suspicions = 1;
-    const ModelReport report = Explorer(options).Explore();
-    Print(options, report);
-    EXPECT_EQ(report.violation, "");
-    EXPECT_TRUE(report.exhaustive);
+    ExploreWhole(options);
   }
 }
 
@@ -84,10 +87,7 @@ TEST(RoundModelTest, AbsenceAndLateStartsOfTwoMembersAreExploredToo) {
   options.members = 2;
   options.crashes = 1;
   options.ready = options.late = true;
-  const ModelReport report = Explorer(options).Explore();
-  Print(options, report);
-  EXPECT_EQ(report.violation, "");
-  EXPECT_TRUE(report.exhaustive);
+  ExploreWhole(options);
 }
 
 // What waits for a place in a window is sent, whoever dies and whoever comes late.
@@ -101,10 +101,7 @@ TEST(RoundModelTest, NarrowWindowsOfTwoOwnersAreExploredWithADeathAndALateMember
     options.crashes = 1;
     options.suspicions = 2;
     options.ready = true;
-    const ModelReport report = Explorer(options).Explore();
-    Print(options, report);
-    EXPECT_EQ(report.violation, "");
-    EXPECT_TRUE(report.exhaustive);
+    ExploreWhole(options);
   }
 }
 
@@ -127,10 +124,7 @@ void ExploreWindow(const WindowCase& chosen) {
   options.late_until_death = chosen.death_first;
   options.suspicions = chosen.death_first ? 1 : 2;
   options.mistakes = false;
-  const ModelReport report = Explorer(options).Explore();
-  Print(options, report);
-  EXPECT_EQ(report.violation, "");
-  EXPECT_TRUE(report.exhaustive);
+  const ModelReport report = ExploreWhole(options);
   EXPECT_GT(report.healed, 0U);
 }
 
@@ -162,10 +156,7 @@ TEST(RoundModelTest, ExploringEagerlyFindsTheSame) {
     options.crashes = 1;
     options.chunks = 2;
     options.lazy = lazy;
-    const ModelReport report = Explorer(options).Explore();
-    Print(options, report);
-    EXPECT_EQ(report.violation, "");
-    EXPECT_TRUE(report.exhaustive);
+    ExploreWhole(options);
   }
 }
 

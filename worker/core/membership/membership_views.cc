@@ -36,8 +36,8 @@ bool Membership::IsOwnBranch(const View& view) const {
 }
 
 // A branch breaks up the rounds of its parent: their missing members cannot be asked. The orderly
-// successor does so only where a round has become a branch, too. Of another round the others may
-// have counted what this peer gave to it, so it ends as always.
+// successor does so only where a round has become a branch, too. Any other round ends as always:
+// the others may have counted what this peer gave to it.
 bool Membership::BreaksUpFor(const View& view) const {
   if (left_.none() || left_ != view.parent) return false;
   return view.branch || averaging_.rounds().in_branch();

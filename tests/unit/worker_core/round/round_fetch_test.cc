@@ -24,16 +24,22 @@ RoundSpec SpecOfTheLast() {
   return spec;
 }
 
+// Rank 0 decided alone, and holds the results of all chunks.
+Decided DecidedByTheFirst(const RoundSpec& spec) {
+  Decided decided{.ballot = 1, .branch = false, .held = {}};
+  decided.held.members = RankSet::Of(0);
+  decided.held.value.stakes = {spec.stake, {}, {}};
+  for (uint64_t c = 0; c < spec.chunks.size(); ++c)
+    decided.held.value.chunks.push_back({0, RankSet::Of(0), 7 + c});
+  return decided;
+}
+
 TEST(RoundFetch, AResultThatIsOnItsWayFromTheFirstRankIsNotAskedForAgain) {
   const RoundSpec spec = SpecOfTheLast();
   Round round(spec);
   RoundActions out;
   round.Start(out);
-  Decided decided{.ballot = 1, .branch = false, .held = {}};
-  decided.held.members = RankSet::Of(0);
-  decided.held.value.stakes = {spec.stake, {}, {}};
-  for (uint64_t c = 0; c < 3; ++c) decided.held.value.chunks.push_back({0, RankSet::Of(0), 7 + c});
-  round.OnFrame(PeerAt(0), {InstanceId(), decided}, out);
+  round.OnFrame(PeerAt(0), {InstanceId(), DecidedByTheFirst(spec)}, out);
   ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
   const auto fetches = [&] {
     return std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
@@ -56,11 +62,7 @@ TEST(RoundFetch, ResultsAreAskedForAWindowAtATime) {
   Round round(spec);
   RoundActions out;
   round.Start(out);
-  Decided decided{.ballot = 1, .branch = false, .held = {}};
-  decided.held.members = RankSet::Of(0);
-  decided.held.value.stakes = {spec.stake, {}, {}};
-  for (uint64_t c = 0; c < 100; ++c)
-    decided.held.value.chunks.push_back({0, RankSet::Of(0), 7 + c});
+  const Decided decided = DecidedByTheFirst(spec);
   out.clear();
   round.OnFrame(PeerAt(0), {InstanceId(), decided}, out);
   std::deque<ChunkIndex> asked;
